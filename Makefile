@@ -1,0 +1,43 @@
+# `make demo` and `make test` work from a bare clone: each makes .venv and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check format mutants clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[all]'
+	@touch $@
+
+demo: $(STAMP) ## L2, IV, Cutoff, BIV and clean labels compared on the shipped bike data
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP) ## every test and every example of the documentation
+	$(BIN)/pytest
+
+quick: $(STAMP) ## the tests of the inner loop, under a minute
+	$(BIN)/pytest -m 'not slow'
+
+check: $(STAMP) ## format, lint, types, import direction, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest
+
+format: $(STAMP) ## rewrite the sources in the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+mutants: $(STAMP) ## break the library in many places, one at a time, and see a test fail each time
+	$(BIN)/python tests/mutants.py
+
+clean: ## remove what make has made
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -1,0 +1,32 @@
+"""Regression when every training label comes with its own error bar."""
+
+from biv import datasets, epsilon, metrics, noise
+from biv.distributed import accumulation_windows
+from biv.epsilon import epsilon_for_batch_size
+from biv.losses import biv_loss, cutoff_loss, iv_loss, l2_loss
+from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss
+from biv.sums import LossSums
+from biv.weights import cutoff_weights, effective_batch_size, inverse_variance_weights
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BIVLoss",
+    "CutoffLoss",
+    "IVLoss",
+    "L2Loss",
+    "LossSums",
+    "accumulation_windows",
+    "biv_loss",
+    "cutoff_loss",
+    "cutoff_weights",
+    "datasets",
+    "effective_batch_size",
+    "epsilon",
+    "epsilon_for_batch_size",
+    "inverse_variance_weights",
+    "iv_loss",
+    "l2_loss",
+    "metrics",
+    "noise",
+]

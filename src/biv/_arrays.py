@@ -1,0 +1,61 @@
+"""NumPy in, NumPy out; tensor in, tensor out: one torch implementation serves both."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from biv import _checks
+
+FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
+Array = TypeVar("Array", FloatArray, Tensor)
+
+
+def to_tensor(name: str, value: object) -> Tensor:
+    """A floating-point tensor of an array-like; a tensor must be of a floating-point dtype already.
+
+    NumPy's integers become float64, as NumPy itself would have them; torch's are an error, as torch
+    promotes less freely and an integer error bar is more often a slip.
+    """
+    if isinstance(value, Tensor):
+        return _checks.floating_tensor(name, value)
+    # A copy unless torch can share the memory: arrays may be read-only, strided backwards, or of
+    # the other byte order (FITS files are).
+    return torch.from_numpy(np.array(to_float_array(name, value), order="C"))
+
+
+def variances(name: str, value: object) -> Tensor:
+    """Variances as a tensor, none of them negative or NaN."""
+    tensor = to_tensor(name, value)
+    if _checks.values_are_readable():
+        _checks.all_elements(name, tensor, tensor >= 0, "non-negative and not NaN")
+    return tensor
+
+
+def to_float_array(name: str, value: object) -> FloatArray:
+    """A NumPy array of float16, float32 or float64 in native byte order."""
+    if isinstance(value, Tensor):
+        tensor = _checks.floating_tensor(name, value).detach().cpu()
+        return cast(
+            FloatArray, (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+        )
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be an array of real numbers; found {_checks.describe(value)}")
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        return array.astype(np.float64)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def like(value: object, result: Tensor) -> Any:
+    """`result` as the kind that `value` was: a tensor for a tensor, NumPy for all else."""
+    return result if isinstance(value, Tensor) else result.numpy()[()]
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The dtype to compute in: half precision has neither the range nor the digits for weights."""
+    return torch.promote_types(dtype, torch.float32)

@@ -1,0 +1,152 @@
+"""Checks of arguments. Every error names the argument, the value found and the value expected."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+import numpy as np
+import torch
+from torch import Tensor
+
+BAD_ROWS_SHOWN = 3
+
+
+def values_are_readable() -> bool:
+    """Whether Python may look at the values of a tensor here.
+
+    False while compiling and inside `torch.func` transforms, where a branch on a value either
+    breaks the graph or has no meaning.
+    """
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
+def real_number(
+    name: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf
+) -> float | Tensor:
+    """A finite real number within its bounds, or a 0-d tensor of one, as it was given."""
+    expected = "a finite number"
+    if above > -math.inf:
+        expected += f" > {above:g}"
+    elif at_least > -math.inf:
+        expected += f" >= {at_least:g}"
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, Tensor):
+        _constant_scalar(name, value, expected)
+        if not values_are_readable():
+            return value
+        number = float(value)
+    elif isinstance(value, (int, float, Real)) and not isinstance(value, bool):
+        number = value = float(value)
+    else:
+        raise TypeError(f"{name} must be {expected}; found {describe(value)}")
+    # A NaN fails both comparisons, which is what we want of it.
+    if not (number > above and number >= at_least and number < math.inf):
+        raise ValueError(f"{name} must be {expected}; found {number:g}")
+    return value
+
+
+def _constant_scalar(name: str, value: Tensor, expected: str) -> None:
+    if value.ndim != 0 or not value.is_floating_point():
+        raise TypeError(
+            f"{name} must be {expected} or a floating-point tensor of shape (); "
+            f"found {describe(value)}"
+        )
+    constant(name, value)
+
+
+def floating_tensor(name: str, value: object) -> Tensor:
+    """A real floating-point tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor; found {describe(value)}")
+    if not value.is_floating_point():
+        fix = "" if value.is_complex() else f": use {name}.float()"
+        raise TypeError(
+            f"{name} must have a floating-point dtype such as torch.float32; "
+            f"found {value.dtype}{fix}"
+        )
+    return value
+
+
+def bool_tensor(name: str, value: object) -> Tensor:
+    """A tensor of dtype bool."""
+    if not isinstance(value, Tensor) or value.dtype != torch.bool:
+        raise TypeError(
+            f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
+            f"found {describe(value)}"
+        )
+    return value
+
+
+def constant(name: str, value: Tensor) -> None:
+    """A tensor that no gradient flows to: weights are constants of a loss."""
+    if value.requires_grad:
+        raise ValueError(
+            f"{name} must not require grad: it sets the weights, which are constants of the loss; "
+            f"found requires_grad=True: use {name}.detach()"
+        )
+
+
+def same_device(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+    """Two tensors on one device."""
+    if value.device != like.device:
+        raise ValueError(
+            f"{name} must be on the device of {like_name}, {like.device}; found {value.device}"
+        )
+
+
+def same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+    """Two tensors of equal shape; nothing is broadcast."""
+    if value.shape != like.shape:
+        raise ValueError(
+            f"{name} must have the shape of {like_name}, {tuple(like.shape)}; "
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like)}"
+        )
+
+
+def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
+    """`value` at the shape of `like`: equal already, or (N, 1) beside (N, D)."""
+    if value.ndim == like.ndim == 2 and value.shape == (like.shape[0], 1):
+        return value.expand(like.shape)
+    if value.shape != like.shape:
+        one_a_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
+        raise ValueError(
+            f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_a_row}; "
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like)}"
+        )
+    return value
+
+
+def _reshape_hint(name: str, value: Tensor, like: Tensor) -> str:
+    if value.ndim == 1 and like.ndim == 2 and value.shape[0] == like.shape[0]:
+        return f": use {name}.unsqueeze(-1)"
+    if value.ndim == 2 and like.ndim == 1 and value.shape == (like.shape[0], 1):
+        return f": use {name}.squeeze(-1)"
+    if value.ndim == 0:
+        return f": use {name}.expand{tuple(like.shape)}"
+    return ""
+
+
+def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
+    """Every element is `good`; the error shows the first bad ones."""
+    if bool(good.all()):
+        return
+    bad = (~good).nonzero()
+    shown = ", ".join(f"{value[tuple(i)].item():g} at {_index(i)}" for i in bad[:BAD_ROWS_SHOWN])
+    rest = f" ({len(bad)} bad elements in all)" if len(bad) > BAD_ROWS_SHOWN else ""
+    raise ValueError(f"{name} must be {expected}; found {shown}{rest}")
+
+
+def _index(position: Tensor) -> str:
+    where = position.tolist()
+    return f"index {where[0] if len(where) == 1 else tuple(where)}" if where else "its one element"
+
+
+def describe(value: object) -> str:
+    """What an argument is, for a message."""
+    if isinstance(value, Tensor):
+        return f"a tensor of dtype {value.dtype} and shape {tuple(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return f"a numpy.ndarray of dtype {value.dtype} and shape {value.shape}"
+    return f"{value!r} of type {type(value).__name__}"

@@ -1,0 +1,48 @@
+"""The frozen type that every data set comes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows of features and labels, in raw units; the arrays are read-only.
+
+    Attributes:
+        x: Features, (N, D).
+        y: Labels, (N,).
+        variance: σ² of each label, (N,), in squared label units; None if the labels are clean.
+        feature_names: One a column of `x`.
+        source: Where the data come from, and whom to cite.
+        licence: What may be done with them.
+    """
+
+    x: npt.NDArray[np.float64]
+    y: npt.NDArray[np.float64]
+    variance: npt.NDArray[np.float64] | None
+    feature_names: tuple[str, ...]
+    source: str
+    licence: str
+
+    def __post_init__(self) -> None:
+        n, d = self.x.shape
+        if self.y.shape != (n,):
+            raise ValueError(
+                f"y must have shape ({n},), one label a row of x; found {self.y.shape}"
+            )
+        if self.variance is not None and self.variance.shape != (n,):
+            raise ValueError(f"variance must have shape ({n},); found {self.variance.shape}")
+        if len(self.feature_names) != d:
+            raise ValueError(
+                f"feature_names must name the {d} columns of x; found {len(self.feature_names)}"
+            )
+        for array in (self.x, self.y, self.variance):
+            if array is not None:
+                array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.y)

@@ -1,0 +1,241 @@
+"""Epsilon: how large the minimum variance in 1/(σ²+ε) is, and who decides it.
+
+Three policies: :class:`Fixed` (a number in the units of the variance), :class:`Relative` (a share
+of the variance of the labels) and :class:`MinimumBatchSize` (as little as keeps the effective batch
+size from falling below a floor).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from biv import _arrays, _checks, _search, weights
+from biv._arrays import Array
+
+SIZE_TOLERANCE = 1e-6  # a size counts as reached at size·(1 − SIZE_TOLERANCE)
+
+
+def epsilon_for_batch_size(
+    variance: Array, size: float, dim: int | Sequence[int] | None = None
+) -> Array:
+    r"""The smallest ε at which the effective batch size is at least `size`.
+
+    .. math:: \epsilon^* = \min \{\epsilon \ge 0 :
+              \mathrm{EBS}(1/(\sigma^2+\epsilon)) \ge \mathrm{size}\,(1 - 10^{-6})\}
+
+    EBS is non-decreasing in ε and tends to the number of finite variances, so the root is bracketed
+    and bisected; at any scale of the variances, zeros and infinities among them.
+
+    Args:
+        variance: σ² >= 0, an array or a tensor; elements of infinite variance do not count.
+        size: The effective batch size wanted, at most the number of finite variances.
+        dim: The dimension or dimensions that make up one batch; all of them by default. Every batch
+            along the other dimensions gets an ε of its own.
+
+    Returns:
+        ε in the units of `variance`, of its kind; 0 where the size is reached without.
+
+    Raises:
+        ValueError: No ε reaches `size` in some batch.
+
+    Identities: scaling σ² scales ε; equal variances, or size <= 1, give 0.
+
+    Example:
+        >>> import numpy as np
+        >>> variance = np.array([0.0, 1.0, 2.0, 4.0])
+        >>> epsilon = epsilon_for_batch_size(variance, 3)
+        >>> round(float(epsilon), 3)
+        1.059
+        >>> w = weights.inverse_variance_weights(variance, epsilon)
+        >>> round(float(weights.effective_batch_size(w)), 3)
+        3.0
+    """
+    tensor = _arrays.variances("variance", variance)
+    tensor = tensor.reshape(1) if tensor.ndim == 0 else tensor
+    wanted = _checks.real_number("size", size, above=0.0)
+    dims = weights.reduced_dims(dim, tensor.ndim)
+    if _checks.values_are_readable():
+        _require_reachable(wanted, tensor.isfinite().sum(dims))
+    result: Array = _arrays.like(variance, _solve(tensor, wanted, dims))
+    return result
+
+
+def _require_reachable(size: float | Tensor, available: Tensor) -> None:
+    # A size within the tolerance of the count is reached by some ε; more is not.
+    unreachable = available <= size * (1 - SIZE_TOLERANCE)
+    if bool(unreachable.any()):
+        batch = f" in batch {tuple(unreachable.nonzero()[0].tolist())}" if available.ndim else ""
+        raise ValueError(
+            "size must be at most the number of elements of finite variance"
+            f"{batch}, {int(available[unreachable][0])}: no epsilon reaches more; "
+            f"found {float(size):g}"
+        )
+
+
+def _solve(variance: Tensor, size: float | Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Bracket and bisect. A size out of reach is taken for the largest there is."""
+    dtype = _arrays.at_least_single(variance.dtype)
+    if 0 in (variance.shape[d] for d in dims):
+        return variance.sum(dims).to(dtype)
+    # float64, which Apple's GPUs do not have: there the CPU does it.
+    device = torch.device("cpu") if variance.device.type == "mps" else variance.device
+    exact = variance.to(device, torch.float64)
+    finite = exact.isfinite()
+    count = finite.sum(dims, keepdim=True).double()
+    scale = torch.where(finite, exact, 0.0).amax(dims, keepdim=True)
+    # In units of the largest finite variance every scale is the same problem.
+    relative = torch.where(finite, exact / torch.where(scale > 0, scale, 1.0), torch.inf)
+    goal = count.clamp(max=size) * (1.0 - SIZE_TOLERANCE)
+
+    smallest = relative.amin(dims, keepdim=True)
+
+    def reached(epsilon: Tensor) -> Tensor:
+        share = (smallest + epsilon) / (relative + epsilon)  # Kish's w / max(w), for ε > 0
+        total, squares = share.sum(dims, keepdim=True), share.square().sum(dims, keepdim=True)
+        return total.square() >= goal * squares
+
+    # Kantorovich: EBS >= N·4Mm/(M+m)² for weights in [m, M]. Here M/m <= 1 + 1/ε, hence
+    # EBS/N >= 1 − 1/(4ε²), and this `high` asks for twice the ε that suffices.
+    slack = (count / goal - 1.0).clamp(min=SIZE_TOLERANCE / 4)
+    high = 1.0 / slack.sqrt() + 1.0
+    # So far below the smallest positive variance, ε changes no weight by a digit that counts.
+    positive = torch.where(relative > 0, relative, 1.0).amin(dims, keepdim=True)
+    low = (positive * 1e-20).clamp(min=1e-290, max=1.0)
+    root = _search.smallest_where(reached, low, high)
+    # A few units in the last place up, so that rounding does not leave the size just unreached.
+    root = root * (1.0 + 4 * torch.finfo(dtype).eps)
+    none_needed = weights.kish(1.0 / relative, dims, keepdim=True) >= goal
+    epsilon = torch.where(none_needed, 0.0, root * scale)
+    return epsilon.squeeze(dims).to(variance.device, dtype)
+
+
+class EpsilonPolicy(ABC):
+    """Decides ε for everything that shares one normaliser: a batch, a window, all ranks."""
+
+    reads_batch: ClassVar[bool] = True
+    """Whether ε depends on the variances; if so, ranks must exchange them."""
+
+    @abstractmethod
+    def resolve(self, variance: Tensor) -> float | Tensor:
+        """ε, given every variance that shares the normaliser, +inf at elements not used."""
+
+    def check(self, variance: Tensor) -> None:  # noqa: B027
+        """Raise if these variances cannot be served; called where arguments are validated."""
+
+
+@dataclass(frozen=True)
+class Fixed(EpsilonPolicy):
+    """The same ε for every batch.
+
+    Args:
+        value: ε >= 0, **absolute**: in the units of the variance. 0.05 suits labels of unit
+            variance; for others see :class:`Relative`.
+
+    Example:
+        >>> Fixed(0.05).resolve(torch.ones(8))
+        0.05
+    """
+
+    value: float | Tensor
+    reads_batch: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _checks.real_number("epsilon", self.value, at_least=0.0)
+
+    def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
+        """ε as given."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Relative(EpsilonPolicy):
+    """A share of the variance of the labels: ε = fraction × label variance.
+
+    The bridge between a number that suits labels of unit variance (the paper's 0.05) and labels in
+    units of their own.
+
+    Args:
+        fraction: >= 0.
+        label_variance: The variance of the clean labels, or an estimate of it such as
+            :func:`biv.metrics.label_variance`.
+
+    Example:
+        >>> Relative(0.05, label_variance=400.0).resolve(torch.ones(8))
+        20.0
+    """
+
+    fraction: float
+    label_variance: float
+    reads_batch: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _checks.real_number("fraction", self.fraction, at_least=0.0)
+        _checks.real_number("label_variance", self.label_variance, at_least=0.0)
+
+    def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
+        """Fraction × label variance."""
+        return self.fraction * self.label_variance
+
+
+@dataclass(frozen=True)
+class MinimumBatchSize(EpsilonPolicy):
+    """As little ε as keeps the effective batch size from falling below a floor.
+
+    Args:
+        size: The floor in elements. A batch with fewer usable elements (the last one of an epoch,
+            say) is an error that says so; with ``validate_args=False``, while compiling and inside
+            `torch.func`, such a batch gets as large an effective size as it can have.
+        fraction: The floor as a share, in (0, 1], of the elements used; no batch is too small.
+
+    The sizes are those of the weights 1/(σ²+ε) alone, over the elements used; `sample_weight` does
+    not enter.
+
+    Example:
+        >>> variance = torch.tensor([0.0, 1.0, 2.0, 4.0], dtype=torch.float64)
+        >>> round(float(MinimumBatchSize(3).resolve(variance)), 3)
+        1.059
+        >>> round(float(MinimumBatchSize(fraction=0.75).resolve(variance)), 3)
+        1.059
+    """
+
+    size: float | None = None
+    fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.size is None) == (self.fraction is None):
+            raise ValueError(
+                f"give exactly one of size and fraction; found size={self.size}, "
+                f"fraction={self.fraction}"
+            )
+        if self.size is not None:
+            _checks.real_number("size", self.size, at_least=1.0)
+        elif float(_checks.real_number("fraction", self.fraction, above=0.0)) > 1:
+            raise ValueError(f"fraction must be in (0, 1]; found {self.fraction:g}")
+
+    def resolve(self, variance: Tensor) -> float | Tensor:
+        """The smallest ε that keeps the floor."""
+        flat = variance.flatten()
+        if self.fraction is None:
+            return _solve(flat, self.size or 1.0, (0,))
+        return _solve(flat, flat.isfinite().sum() * self.fraction, (0,))
+
+    def check(self, variance: Tensor) -> None:
+        """Raise if the batch, not being empty, has fewer usable elements than `size`."""
+        available = variance.isfinite().sum()
+        if self.size is not None and 0 < available <= self.size * (1 - SIZE_TOLERANCE):
+            raise ValueError(
+                f"MinimumBatchSize(size={self.size:g}) needs at least as many usable elements; "
+                f"found {int(available)} in this batch: use MinimumBatchSize(fraction=...), "
+                "a smaller size, or drop the incomplete batch"
+            )
+
+
+def as_policy(epsilon: float | Tensor | EpsilonPolicy) -> EpsilonPolicy:
+    """A policy as it is; a number as :class:`Fixed`."""
+    return epsilon if isinstance(epsilon, EpsilonPolicy) else Fixed(epsilon)

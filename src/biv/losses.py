@@ -1,0 +1,197 @@
+r"""The losses, as functions; :mod:`biv.modules` has the same four as modules.
+
+Every loss is weights → the pair (Σ wℓ, denominator) → one division:
+
+====== =================== ======================
+loss   weight of a label   denominator
+====== =================== ======================
+L2     1                   Σ w
+IV     1/(σ²+ε)            number of elements used
+BIV    1/(σ²+ε)            Σ w
+Cutoff 1 if σ² < C, else 0 Σ w
+====== =================== ======================
+
+Common to all of them:
+
+- `pred`, `target` and `variance` have equal shapes of any rank, or `variance` is (N, 1) beside
+  (N, D); the same for `mask` and `sample_weight`. Nothing else is broadcast. There is one
+  normaliser over all elements.
+- σ² is the variance of the label, **not** its standard deviation, in squared label units. 0 is a
+  trusted label; +inf one to ignore. It must not require grad.
+- A NaN in `target` is a missing label. What is missing, masked out (`mask` is True for the elements
+  to use) or of infinite variance is removed from both sums, and nothing of it reaches a gradient.
+- `sample_weight` (>= 0) says how much an element matters; it multiplies the weight.
+- Where nothing is left the loss is 0, attached to the graph, with zero gradients.
+- Half precision is computed, and returned, in float32.
+- `validate_args` looks at the values (negative or NaN variances, ...) and so may synchronise with a
+  device. It is skipped while compiling and inside `torch.func` transforms. Shapes, dtypes and
+  devices are checked always.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from biv import sums
+from biv.epsilon import EpsilonPolicy, as_policy
+from biv.sums import Base, Recipe
+
+
+def l2_loss(
+    pred: Tensor,
+    target: Tensor,
+    variance: Tensor | None = None,
+    *,
+    mask: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Mean squared error, :math:`\frac{1}{K} \sum_k (f_k - \tilde y_k)^2`.
+
+    Args:
+        pred: f, the predictions.
+        target: ỹ, the noisy labels; NaN where one is missing.
+        variance: σ² of each label. Used only to leave out labels of infinite variance.
+        mask: True for the elements to use.
+        sample_weight: Importance of each element, >= 0; its sum then replaces K.
+        validate_args: Whether to look at the values.
+
+    Returns:
+        A 0-d tensor.
+
+    Example:
+        >>> import biv, torch
+        >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
+        tensor(2.5000)
+    """
+    recipe = Recipe(sums.L2(), "mse", validate_args)
+    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+
+
+def iv_loss(
+    pred: Tensor,
+    target: Tensor,
+    variance: Tensor,
+    *,
+    epsilon: float | Tensor | EpsilonPolicy = 0.0,
+    mask: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Inverse-variance loss.
+
+    .. math:: \frac1K \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
+
+    Args:
+        pred: f, the predictions.
+        target: ỹ, the noisy labels; NaN where one is missing.
+        variance: σ² of each label.
+        epsilon: ε, **absolute**, in the units of `variance`; or a policy of :mod:`biv.epsilon`.
+        mask: True for the elements to use.
+        sample_weight: Importance of each element, >= 0; multiplies the weight, and leaves K, the
+            number of elements used, as it is.
+        validate_args: Whether to look at the values.
+
+    Returns:
+        A 0-d tensor.
+
+    Raises:
+        ValueError: Some variance is 0 and so is ε.
+
+    Its gradients scale with 1/(σ²+ε); :func:`biv_loss` is the same loss without that scale.
+
+    Example:
+        >>> import biv, torch
+        >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
+        >>> biv.iv_loss(pred, target, torch.tensor([1.0, 2.0]))
+        tensor(1.5000)
+    """
+    recipe = Recipe(sums.IV(as_policy(epsilon)), "mse", validate_args)
+    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+
+
+def biv_loss(
+    pred: Tensor,
+    target: Tensor,
+    variance: Tensor,
+    *,
+    epsilon: float | Tensor | EpsilonPolicy = 0.05,
+    base: Base = "mse",
+    mask: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Batch inverse-variance loss.
+
+    .. math:: \Big(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\Big)^{-1}
+              \sum_k \frac{\ell(f_k, \tilde y_k)}{\sigma_k^2 + \epsilon}
+
+    Args:
+        pred: f, the predictions.
+        target: ỹ, the noisy labels; NaN where one is missing.
+        variance: σ² of each label.
+        epsilon: ε, **absolute**, in the units of `variance`: the default suits labels of unit
+            variance. For others scale it with the label variance, as
+            :class:`biv.epsilon.Relative` does; or give another policy of :mod:`biv.epsilon`.
+        base: ℓ: "mse", "mae", "huber", or a callable giving elementwise losses.
+        mask: True for the elements to use.
+        sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
+        validate_args: Whether to look at the values.
+
+    Returns:
+        A 0-d tensor.
+
+    Identities: equal variances, or ε → ∞, give :func:`l2_loss`; scaling σ² and ε together changes
+    nothing; ε = 0 beside variances of 0 gives the mean over those elements alone, the limit;
+    with "mse" it is ``F.mse_loss(pred, target, weight=1/(variance + epsilon))``.
+
+    Reference: Mai, Khamies, Paull, "Batch Inverse-Variance Weighting: Deep Heteroscedastic
+    Regression", 2021, equation 4.
+
+    Example:
+        >>> import biv, torch
+        >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
+        >>> biv.biv_loss(pred, target, torch.tensor([1.0, 2.0]), epsilon=0.0)
+        tensor(2.)
+    """
+    recipe = Recipe(sums.BIV(as_policy(epsilon)), base, validate_args)
+    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+
+
+def cutoff_loss(
+    pred: Tensor,
+    target: Tensor,
+    variance: Tensor,
+    *,
+    threshold: float | Tensor,
+    mask: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Mean squared error over the labels whose variance is below a threshold.
+
+    .. math:: \Big(\sum_k \mathbf 1\{\sigma_k^2 < C\}\Big)^{-1}
+              \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2
+
+    Args:
+        pred: f, the predictions.
+        target: ỹ, the noisy labels; NaN where one is missing.
+        variance: σ² of each label.
+        threshold: C > 0, in the units of `variance`; strictly below it a label is kept.
+        mask: True for the elements to use.
+        sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
+        validate_args: Whether to look at the values.
+
+    Returns:
+        A 0-d tensor; 0 where no label is kept.
+
+    Identity: :func:`l2_loss` on the kept subset.
+
+    Example:
+        >>> import biv, torch
+        >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
+        >>> biv.cutoff_loss(pred, target, torch.tensor([1.0, 2.0]), threshold=2.0)
+        tensor(1.)
+    """
+    recipe = Recipe(sums.Cutoff(threshold), "mse", validate_args)
+    return recipe.sums(pred, target, variance, mask, sample_weight).value()

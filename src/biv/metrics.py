@@ -1,0 +1,322 @@
+r"""Scores against noisy labels: how good is a model where no clean label was ever seen?
+
+In all of them σ² is the variance of each label's noise; elements whose σ² is infinite or whose
+target is NaN do not count; arrays and tensors are taken alike, at equal shapes or σ² of (N, 1)
+beside (N, D). The noise is taken to be independent of the predictions: score predictions on labels
+that the model was **not** fitted on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from biv import _arrays, _checks, _search, weights
+
+LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
+
+
+class Score(NamedTuple):
+    """A score and its standard error."""
+
+    value: float
+    stderr: float
+
+
+def noise_corrected_mse(
+    pred: Any, target: Any, variance: Any, *, weighted: bool = True, epsilon: float | None = None
+) -> Score:
+    r"""The mean squared error to the unseen true labels, from noisy ones.
+
+    .. math:: \frac{\sum_k w_k \big[(f_k - \tilde y_k)^2 - \sigma_k^2\big]}{\sum_k w_k},
+              \qquad w_k = (\sigma_k^2 + \epsilon)^{-2} \text{ or } 1
+
+    Args:
+        pred: f, predictions not fitted on these labels.
+        target: ỹ, the noisy labels.
+        variance: σ².
+        weighted: False weighs all elements alike: **unbiased** for the MSE to the true labels, but
+            a few noisy labels can drown it. True weighs by 1/(σ²+ε)², close to the inverse variance
+            of each term: far less noisy, and unbiased (for a given ε) for the MSE *weighted so*,
+            which equals the MSE **where σ² is unrelated to the model's error**. If the model is
+            worse where labels are noisier, it flatters the model.
+        epsilon: ε >= 0, **absolute**, in the units of `variance`; None estimates it as the model's
+            own mean squared error (:func:`residual_variance`).
+
+    Returns:
+        (value, stderr). The value may be negative, and is returned as it is: cut off at 0 it would
+        no longer be unbiased.
+
+    Example:
+        >>> import numpy as np
+        >>> pred, target = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 2.0])
+        >>> value, stderr = noise_corrected_mse(pred, target, np.array([0.1, 0.1, 0.1]))
+        >>> round(value, 4), round(stderr, 4)
+        (0.3167, 0.3005)
+    """
+    f, y, v = _elements(target, variance, pred)
+    return _weighted_mean((f - y).square() - v, _mse_weights(f - y, v, weighted, epsilon))
+
+
+def noise_corrected_r2(
+    pred: Any, target: Any, variance: Any, *, weighted: bool = True, epsilon: float | None = None
+) -> Score:
+    r"""The share of the true labels' variance explained, from noisy labels.
+
+    .. math:: R^2 = 1 - \frac{\text{noise-corrected MSE}}{\text{label variance}}
+
+    Args:
+        pred: f, predictions not fitted on these labels.
+        target: ỹ, the noisy labels; at least two.
+        variance: σ².
+        weighted: As in :func:`noise_corrected_mse`.
+        epsilon: As in :func:`noise_corrected_mse`.
+
+    Returns:
+        (value, stderr): 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
+        The standard error is that of the quotient, to first order. NaN if all labels are equal.
+
+    Example:
+        >>> import numpy as np
+        >>> target = np.array([1.0, 2.0, 3.0])
+        >>> noise_corrected_r2(target, target, np.zeros(3)).value
+        1.0
+    """
+    f, y, v = _elements(target, variance, pred)
+    error = (f - y).square() - v
+    w = _mse_weights(f - y, v, weighted, epsilon)
+    mse = _weighted_mean(error, w).value
+    moment = _LabelMoment.of(y, v)
+    if not moment.variance > 0:
+        return Score(math.nan, math.nan)
+    influence = _influence(error, w, mse) / moment.variance
+    influence -= (
+        mse / moment.variance**2 * _influence(moment.terms, moment.weights, moment.variance)
+    )
+    return Score(1 - mse / moment.variance, _stderr(influence))
+
+
+def reduced_chi_squared(
+    pred: Any, target: Any, variance: Any, *, epsilon: float = 0.0, parameters: int = 0
+) -> Score:
+    r"""Are the given variances too small?
+
+    .. math:: \chi^2_\nu = \frac{1}{n - p} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
+
+    About 1 for a perfect model and honest variances. Well above 1: the variances are too small, or
+    the model misses something (give its own mean squared error as `epsilon` to tell the two apart).
+    Below 1: the variances are too large, or the predictions were fitted on these labels.
+
+    Args:
+        pred: f, the predictions.
+        target: ỹ, the noisy labels.
+        variance: σ²; above 0 unless `epsilon` is.
+        epsilon: >= 0, variance of the model's own error, in the units of `variance`.
+        parameters: p, how many parameters were fitted on these very labels; 0 for held-out labels.
+
+    Returns:
+        (value, stderr).
+
+    Example:
+        >>> import numpy as np
+        >>> pred, target = np.zeros(4), np.array([1.0, -1.0, 2.0, -2.0])
+        >>> reduced_chi_squared(pred, target, np.full(4, 2.5)).value
+        1.0
+    """
+    f, y, v = _elements(target, variance, pred)
+    offset = float(_checks.real_number("epsilon", epsilon, at_least=0.0))
+    if not offset and bool((v == 0).any()):
+        raise ValueError(
+            "variance must be positive where epsilon is 0; found 0 in "
+            f"{int((v == 0).sum())} elements: pass an epsilon > 0 or leave them out"
+        )
+    if isinstance(parameters, bool) or not isinstance(parameters, int) or parameters < 0:
+        raise ValueError(f"parameters must be an integer >= 0; found {parameters!r}")
+    if len(v) <= parameters:
+        raise ValueError(
+            f"parameters must be fewer than the labels used, {len(v)}; found {parameters}"
+        )
+    ratio = (f - y).square() / (v + offset)
+    mean = _weighted_mean(ratio, torch.ones_like(ratio))
+    correction = len(v) / (len(v) - parameters)
+    return Score(mean.value * correction, mean.stderr * correction)
+
+
+def label_variance(target: Any, variance: Any) -> float:
+    r"""The variance of the unseen clean labels, from noisy ones.
+
+    With weights :math:`w = (\sigma^2 + V_0)^{-2}`, mean :math:`m = \sum w \tilde y / \sum w` and
+    :math:`W = \sum w`, the estimate that is unbiased for those weights,
+
+    .. math:: V = \frac{\sum w (\tilde y - m)^2 - \sum w \sigma^2 (1 - w/W)}{W - \sum w^2 / W},
+
+    floored at 0.001 of the weighted variance of ỹ. V₀ is the Paule–Mandel estimate, the root of
+    :math:`\sum (\tilde y - m)^2 / (\sigma^2 + V_0) = n - 1`. So one huge σ² costs nothing, where it
+    would ruin var(ỹ) − mean(σ²).
+
+    Args:
+        target: ỹ, the noisy labels; at least two of finite variance.
+        variance: σ².
+
+    Returns:
+        An estimate >= 0, in squared label units; the sample variance (ddof 1) if all σ² are 0.
+
+    Example:
+        >>> import numpy as np
+        >>> target, variance = np.array([1.0, 2.0, 3.0, 99.0]), np.array([0.0, 0.0, 0.0, 1e9])
+        >>> round(label_variance(target, variance), 6)
+        1.0
+    """
+    y, v = _elements(target, variance)
+    return _LabelMoment.of(y, v).variance
+
+
+def residual_variance(pred: Any, target: Any, variance: Any) -> float:
+    r"""τ², the model's own mean squared error: the root of Σ (f−ỹ)²/(σ²+τ²) = n.
+
+    The Paule–Mandel estimate; 0 if the labels' noise alone explains the residuals. It is the ε that
+    makes 1/(σ²+ε) the inverse variance of a residual.
+
+    Args:
+        pred: f, predictions not fitted on these labels.
+        target: ỹ, the noisy labels.
+        variance: σ².
+
+    Example:
+        >>> import numpy as np
+        >>> round(residual_variance(np.zeros(2), np.array([1.0, -3.0]), np.zeros(2)), 6)
+        5.0
+    """
+    f, y, v = _elements(target, variance, pred)
+    return _residual_variance(f - y, v)
+
+
+def effective_sample_size(variance: Any, *, epsilon: float = 0.0) -> float:
+    """How many labels a weighted evaluation really rests on: Kish's size of w = 1/(σ²+ε)².
+
+    These are the weights of :func:`noise_corrected_mse`; a small number beside n says that a few
+    labels of low σ² decide the score.
+
+    Args:
+        variance: σ²; infinite ones count for nothing.
+        epsilon: >= 0, in the units of `variance`.
+
+    Example:
+        >>> import numpy as np
+        >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]))
+        3.0
+    """
+    v = _arrays.variances("variance", variance).detach().double().flatten()
+    offset = float(_checks.real_number("epsilon", epsilon, at_least=0.0))
+    return float(weights.kish(_relative_weights(v, offset).square(), (0,)))
+
+
+def _elements(target: Any, variance: Any, *pred: Any) -> tuple[Tensor, ...]:
+    """The predictions, if any, targets and variances that count, as flat float64 tensors."""
+    given = {"pred": pred[0]} if pred else {}
+    given |= {"target": target, "variance": variance}
+    columns = {
+        name: _arrays.to_tensor(name, value).detach().cpu().double()
+        for name, value in given.items()
+    }
+    y = columns["target"]
+    v = columns["variance"] = _checks.expanded("variance", columns["variance"], "target", y)
+    if pred:
+        _checks.same_shape("pred", columns["pred"], "target", y)
+    known = ~y.isnan()
+    _checks.all_elements("variance", v, (v >= 0) | ~known, "non-negative and not NaN")
+    used = known & v.isfinite()
+    for name, column in columns.items():
+        _checks.all_elements(name, column, column.isfinite() | ~used, "finite")
+    if not bool(used.any()):
+        raise ValueError(
+            "target must hold at least one element that is not NaN and has finite variance; "
+            f"found none of {y.numel()}"
+        )
+    return tuple(column[used] for column in columns.values())
+
+
+def _relative_weights(variance: Tensor, epsilon: float) -> Tensor:
+    return weights.relative_weights(variance, epsilon, weights.smallest(variance))
+
+
+def _mse_weights(
+    residual: Tensor, variance: Tensor, weighted: bool, epsilon: float | None
+) -> Tensor:
+    if not weighted:
+        if epsilon is not None:
+            raise ValueError(f"epsilon must be None with weighted=False; found {epsilon!r}")
+        return torch.ones_like(variance)
+    if epsilon is None:
+        epsilon = _residual_variance(residual, variance)
+    offset = float(_checks.real_number("epsilon", epsilon, at_least=0.0))
+    return _relative_weights(variance, offset).square()
+
+
+def _weighted_mean(terms: Tensor, w: Tensor) -> Score:
+    value = float((w * terms).sum() / w.sum())
+    return Score(value, _stderr(_influence(terms, w, value)))
+
+
+def _influence(terms: Tensor, w: Tensor, mean: float) -> Tensor:
+    """How far each element moves a weighted mean, to first order."""
+    return w * (terms - mean) / w.sum()
+
+
+def _stderr(influence: Tensor) -> float:
+    n = len(influence)
+    return math.sqrt(n / (n - 1) * float(influence.square().sum())) if n > 1 else math.nan
+
+
+def _residual_variance(residual: Tensor, variance: Tensor) -> float:
+    def excess(tau2: Tensor) -> Tensor:
+        return (residual.square() / (variance + tau2)).sum() - len(residual)
+
+    return _root(excess, residual.square().sum() / len(residual))
+
+
+class _LabelMoment(NamedTuple):
+    """The label variance as the weighted mean of `terms`, so that it too has a standard error."""
+
+    variance: float
+    terms: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, y: Tensor, v: Tensor) -> _LabelMoment:
+        n = len(y)
+        if n < 2:
+            raise ValueError(
+                f"target must hold at least two elements of finite variance; found {n}"
+            )
+        # Moments about the middle of the labels: a far-off origin costs digits.
+        y = y - y.median()
+
+        def excess(candidate: Tensor) -> Tensor:
+            w = 1 / (v + candidate)
+            mean = (w * y).sum() / w.sum()
+            return (w * (y - mean).square()).sum() - (n - 1)
+
+        start = _root(excess, (y - y.mean()).square().sum() / (n - 1))
+        w = _relative_weights(v, start).square()
+        total = w.sum()
+        square = (y - (w * y).sum() / total).square()
+        raw = (w * square).sum()
+        freedom = total - w.square().sum() / total
+        # One label may outweigh all others so far that nothing is left to vary about it.
+        corrected = (raw - (w * v * (1 - w / total)).sum()) / freedom if freedom > 0 else start
+        floor = LABEL_VARIANCE_FLOOR * float(raw / total)
+        return cls(max(float(corrected), floor), square - v, w)
+
+
+def _root(excess: Any, high: Tensor) -> float:
+    """Where a decreasing function of a variance falls to 0; 0 if it starts below."""
+    if not bool(high > 0):
+        return 0.0
+    low = high * 1e-40
+    if not bool(excess(low) > 0):
+        return 0.0
+    return float(_search.smallest_where(lambda x: excess(x) <= 0, low, high))

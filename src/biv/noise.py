@@ -1,0 +1,294 @@
+"""Noise on labels: distributions P(σ²) of the variance, and labels drawn with it.
+
+Labels are corrupted in two steps: draw σ² ~ P, then ỹ ~ N(y, σ²). Everything draws from the
+`numpy.random.Generator` it is given, and returns NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import _arrays, _checks
+from biv._arrays import FloatArray
+
+ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
+
+
+class NoiseModel(Protocol):
+    """A distribution P(σ²) with support on σ² >= 0."""
+
+    @property
+    def mean(self) -> float:
+        """μ_P, the expected variance of the noise."""
+
+    @property
+    def variance(self) -> float:
+        """The variance of σ² itself."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The smallest interval that σ² lies in."""
+
+    def sample(
+        self, n: int | tuple[int, ...], generator: np.random.Generator
+    ) -> npt.NDArray[np.float64]:
+        """Independent draws of σ²."""
+
+
+@dataclass(frozen=True, init=False)
+class Uniform:
+    r"""σ² uniform on [a, b], by its mean and variance: :math:`a, b = \mu \mp \sqrt{3V}`.
+
+    Args:
+        mean: μ >= 0.
+        variance: V, at most :math:`V_{\max} = \mu^2/3`, where a = 0 and b = 2μ.
+        spread: V / V_max in [0, 1], instead of `variance`.
+
+    Example:
+        >>> Uniform(20_000, spread=1.0).support
+        (0.0, 40000.0)
+        >>> Uniform(3.0, variance=0.0).support
+        (3.0, 3.0)
+    """
+
+    mean: float
+    variance: float
+
+    def __init__(
+        self, mean: float, variance: float | None = None, *, spread: float | None = None
+    ) -> None:
+        mu = float(_checks.real_number("mean", mean, at_least=0.0))
+        largest = mu**2 / 3
+        if (variance is None) == (spread is None):
+            raise ValueError(
+                "give exactly one of variance and spread; "
+                f"found variance={variance}, spread={spread}"
+            )
+        if variance is not None:
+            v = float(_checks.real_number("variance", variance, at_least=0.0))
+            if v > largest * (1 + ROUNDING):
+                raise ValueError(
+                    f"variance must be in [0, {largest:g}], which is [0, mean²/3], for the "
+                    f"support of σ² to stay above 0; found {v:g}"
+                )
+        else:
+            share = float(_checks.real_number("spread", spread, at_least=0.0))
+            if share > 1:
+                raise ValueError(f"spread must be in [0, 1]; found {share:g}")
+            v = share * largest
+        object.__setattr__(self, "mean", mu)
+        object.__setattr__(self, "variance", v)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """(a, b)."""
+        half_width = min(math.sqrt(3 * self.variance), self.mean)
+        return self.mean - half_width, self.mean + half_width
+
+    def sample(
+        self, n: int | tuple[int, ...], generator: np.random.Generator
+    ) -> npt.NDArray[np.float64]:
+        """`n` independent draws of σ²; a tuple is a shape."""
+        low, high = self.support
+        return _generator(generator).uniform(low, high, _shape(n))
+
+
+@dataclass(frozen=True)
+class BinaryUniform:
+    r"""Two regimes: with probability p, σ² ~ U(0, 1); else σ² uniform about a high mean.
+
+    The high regime has mean :math:`\mu_h = (\mu - p/2) / (1 - p)`, so that the whole has mean μ.
+
+    Args:
+        p: Probability of the low-noise regime, in [0, 1).
+        mean: μ, of the whole; at least p/2.
+        high_variance: V_h, of σ² within the high regime; at most :math:`\mu_h^2/3`.
+
+    Example:
+        >>> noise = BinaryUniform(0.5, mean=2000)
+        >>> noise.high.mean, noise.support
+        (3999.5, (0.0, 3999.5))
+    """
+
+    p: float
+    mean: float
+    high_variance: float = 0.0
+    high: Uniform = field(init=False, repr=False, compare=False)
+    low: ClassVar[Uniform] = Uniform(0.5, spread=1.0)
+
+    def __post_init__(self) -> None:
+        p = float(_checks.real_number("p", self.p, at_least=0.0))
+        if p >= 1:
+            raise ValueError(f"p must be in [0, 1); found {p:g}")
+        mean = float(_checks.real_number("mean", self.mean, at_least=0.0))
+        high_mean = (mean - p * self.low.mean) / (1 - p)
+        if high_mean < 0:
+            raise ValueError(
+                f"mean must be at least {p * self.low.mean:g}, which is p/2, for the high-noise "
+                f"regime to have a mean >= 0; found {mean:g}"
+            )
+        v = float(_checks.real_number("high_variance", self.high_variance, at_least=0.0))
+        largest = high_mean**2 / 3
+        if v > largest * (1 + ROUNDING):
+            raise ValueError(
+                f"high_variance must be in [0, {largest:g}], which is [0, μ_h²/3] with "
+                f"μ_h = {high_mean:g}; found {v:g}"
+            )
+        object.__setattr__(self, "p", p)
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "high_variance", v)
+        object.__setattr__(self, "high", Uniform(high_mean, variance=v))
+
+    @property
+    def variance(self) -> float:
+        """P (1/12 + 1/4) + (1−p) (V_h + μ_h²) − μ²."""
+        low, high = self.low, self.high
+        # About the common mean, which loses no digits to the difference of large squares.
+        return self.p * (low.variance + (low.mean - self.mean) ** 2) + (1 - self.p) * (
+            high.variance + (high.mean - self.mean) ** 2
+        )
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """From the lower to the upper end of the two regimes together."""
+        low, high = self.high.support
+        return (min(0.0, low), max(1.0, high)) if self.p > 0 else (low, high)
+
+    def sample(
+        self, n: int | tuple[int, ...], generator: np.random.Generator
+    ) -> npt.NDArray[np.float64]:
+        """`n` independent draws of σ²; a tuple is a shape."""
+        shape = _shape(n)
+        is_low = _generator(generator).random(shape) < self.p
+        low, high = self.low.sample(shape, generator), self.high.sample(shape, generator)
+        return np.where(is_low, low, high)
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """σ² ~ Gamma with shape α and rate α/μ: mean μ, variance μ²/α.
+
+    The smaller α, the more labels have almost no noise, and the noisier the rest.
+
+    Args:
+        alpha: α > 0.
+        mean: μ > 0.
+
+    Example:
+        >>> Gamma(alpha=0.5, mean=2.0).variance
+        8.0
+    """
+
+    alpha: float
+    mean: float
+    support: ClassVar[tuple[float, float]] = (0.0, math.inf)
+
+    def __post_init__(self) -> None:
+        alpha = float(_checks.real_number("alpha", self.alpha, above=0.0))
+        mean = float(_checks.real_number("mean", self.mean, above=0.0))
+        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "mean", mean)
+
+    @property
+    def variance(self) -> float:
+        """μ²/α."""
+        return self.mean**2 / self.alpha
+
+    def sample(
+        self, n: int | tuple[int, ...], generator: np.random.Generator
+    ) -> npt.NDArray[np.float64]:
+        """`n` independent draws of σ²; a tuple is a shape."""
+        return _generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
+
+
+def corrupt(
+    y: npt.ArrayLike, variance: npt.ArrayLike, generator: np.random.Generator
+) -> FloatArray:
+    """Noisy labels, ỹ ~ N(y, σ²).
+
+    Args:
+        y: The true labels, of any shape.
+        variance: σ² of each, of the same shape, or (N, 1) beside (N, D).
+        generator: Where the noise is drawn from.
+
+    Returns:
+        ỹ, of the shape and floating-point dtype of `y`; NaN, a missing label, where σ² is infinite:
+        nothing of y is left there.
+
+    Example:
+        >>> import numpy as np
+        >>> corrupt(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.random.default_rng(0))
+        array([1., 2.])
+    """
+    labels = _arrays.to_float_array("y", y)
+    sigma2 = _variances(variance)
+    if sigma2.shape != labels.shape and not (
+        labels.ndim == sigma2.ndim == 2 and sigma2.shape == (labels.shape[0], 1)
+    ):
+        raise ValueError(
+            f"variance must have the shape of y, {labels.shape}, or be (N, 1) beside (N, D); "
+            f"found {sigma2.shape}"
+        )
+    noise = _generator(generator).standard_normal(labels.shape)
+    known = np.isfinite(sigma2)
+    noisy = labels + np.sqrt(np.where(known, sigma2, 0.0)) * noise
+    return np.where(known, noisy, np.nan).astype(labels.dtype)
+
+
+def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator) -> FloatArray:
+    r"""Variances that are themselves misjudged.
+
+    .. math:: \tilde\sigma^2 = |\sigma^2 + \delta|, \quad
+              \delta \sim N\big(0, (\sqrt{D_v}\,\sigma^2/3)^2\big)
+
+    so that at D_v = 1 a change of sign is three standard deviations away (0.13 %).
+
+    Args:
+        variance: σ², of any shape; 0 and +inf stay what they are.
+        d_v: D_v >= 0, the coefficient of disturbance. A standard deviation of D_v·σ²/3, the other
+            reading of the paper's formula, is ``disturb(variance, d_v**2, generator)``.
+        generator: Where the disturbance is drawn from.
+
+    Returns:
+        The disturbed variances, of the shape and floating-point dtype of `variance`.
+
+    Example:
+        >>> import numpy as np
+        >>> disturb(np.array([0.0, 4.0]), 0.0, np.random.default_rng(0))
+        array([0., 4.])
+    """
+    sigma2 = _variances(variance)
+    relative = math.sqrt(float(_checks.real_number("d_v", d_v, at_least=0.0))) / 3
+    factor = np.abs(1 + relative * _generator(generator).standard_normal(sigma2.shape))
+    return (sigma2 * factor).astype(sigma2.dtype)
+
+
+def _variances(variance: npt.ArrayLike) -> FloatArray:
+    return _arrays.to_float_array("variance", _arrays.variances("variance", variance))
+
+
+def _generator(generator: np.random.Generator) -> np.random.Generator:
+    if not isinstance(generator, np.random.Generator):
+        raise TypeError(
+            "generator must be a numpy.random.Generator, such as numpy.random.default_rng(0); "
+            f"found {_checks.describe(generator)}"
+        )
+    return generator
+
+
+def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        shape = tuple(operator.index(size) for size in (n if isinstance(n, tuple) else (n,)))
+    except TypeError:
+        raise TypeError(
+            f"n must be an integer or a tuple of them; found {_checks.describe(n)}"
+        ) from None
+    if any(size < 0 for size in shape):
+        raise ValueError(f"n must be >= 0; found {n}")
+    return shape

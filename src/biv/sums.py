@@ -1,0 +1,321 @@
+"""From labels to weights to the pair (Σ wℓ, denominator): what every loss is built on.
+
+The four weightings differ in two lines each, their weights and their denominator. A batch, an
+accumulation window and a group of ranks share both; they differ only in what is summed before the
+one division.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from biv import _arrays, _checks, weights
+from biv.epsilon import EpsilonPolicy, Fixed
+
+Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
+
+BASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": lambda pred, target: (pred - target).square(),
+    "mae": lambda pred, target: (pred - target).abs(),
+    "huber": lambda pred, target: F.huber_loss(pred, target, reduction="none"),
+}
+
+
+class LossSums(NamedTuple):
+    """The pair behind a loss. Pairs of one ε add up; the loss is their quotient.
+
+    Example:
+        >>> one = LossSums(torch.tensor(6.0), torch.tensor(2.0))
+        >>> other = LossSums(torch.tensor(4.0), torch.tensor(3.0))
+        >>> (one + other).value()
+        tensor(2.)
+    """
+
+    numerator: Tensor
+    denominator: Tensor
+
+    def __add__(self, other: object) -> LossSums:
+        if not isinstance(other, LossSums):
+            return NotImplemented
+        return LossSums(self.numerator + other.numerator, self.denominator + other.denominator)
+
+    def value(self) -> Tensor:
+        """Numerator / denominator; 0, still attached to the graph, where nothing is left."""
+        return self.numerator / torch.where(self.denominator > 0, self.denominator, 1.0)
+
+
+class Labels(NamedTuple):
+    """One batch of labels, checked, of one floating-point dtype and one shape.
+
+    An element that must not count (masked out, a NaN target, an infinite variance) has variance
+    +inf and sample weight 0 here. Every weighting gives it weight 0, so there is one mechanism
+    for all three.
+    """
+
+    target: Tensor
+    variance: Tensor
+    sample_weight: Tensor | None
+
+    @classmethod
+    def checked(
+        cls,
+        target: Tensor,
+        variance: Tensor | None,
+        mask: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+        validate_args: bool = True,
+    ) -> Labels:
+        """Labels from what a caller passed; values are looked at only if `validate_args`."""
+        _checks.floating_tensor("target", target)
+        dtype = _arrays.at_least_single(target.dtype)
+        used = ~target.isnan()
+        if mask is not None:
+            used = used & _beside_target("mask", _checks.bool_tensor("mask", mask), target)
+        look = validate_args and _checks.values_are_readable()
+        if look:
+            good = ~(target.isinf() & used)
+            _checks.all_elements("target", target, good, "finite, or NaN where it is missing")
+        if variance is None:
+            variance = target.new_zeros(()).expand(target.shape)
+        else:
+            variance = _weight_argument("variance", variance, target)
+            dtype = torch.promote_types(dtype, variance.dtype)
+            if look:
+                good = (variance >= 0) | ~used
+                _checks.all_elements("variance", variance, good, "non-negative and not NaN")
+            used = used & ~variance.isinf()
+        variance = torch.where(used, variance.to(dtype), torch.inf)
+        if sample_weight is not None:
+            sample_weight = _weight_argument("sample_weight", sample_weight, target)
+            if look:
+                good = ((sample_weight >= 0) & ~sample_weight.isinf()) | ~used
+                _checks.all_elements("sample_weight", sample_weight, good, "finite and >= 0")
+            sample_weight = torch.where(used, sample_weight.to(dtype), 0.0)
+        return cls(target.to(dtype), variance, sample_weight)
+
+
+def _weight_argument(name: str, value: object, target: Tensor) -> Tensor:
+    tensor = _checks.floating_tensor(name, value)
+    _checks.constant(name, tensor)
+    return _beside_target(name, tensor, target)
+
+
+def _beside_target(name: str, value: Tensor, target: Tensor) -> Tensor:
+    _checks.same_device(name, value, "target", target)
+    return _checks.expanded(name, value, "target", target)
+
+
+class Scope(NamedTuple):
+    """What is resolved once over everything that shares a normaliser, before any weight."""
+
+    epsilon: float | Tensor
+    smallest_variance: Tensor
+
+    @classmethod
+    def over(cls, policy: EpsilonPolicy, variance: Tensor, *, validate_args: bool) -> Scope:
+        """The scope of these variances; +inf as the smallest where nothing is left."""
+        if validate_args and _checks.values_are_readable():
+            policy.check(variance)
+        return cls(policy.resolve(variance), weights.smallest(variance))
+
+
+class Weighting(ABC):
+    """What tells one loss from another: its weights and its denominator."""
+
+    policy: EpsilonPolicy
+    variance_is_optional = False
+
+    @abstractmethod
+    def weights(self, variance: Tensor, scope: Scope) -> Tensor:
+        """w, in the dtype of the variance; 0 where it is +inf."""
+
+    def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
+        """Σ w, or what stands for it."""
+        return w.sum()
+
+    def check(self, scope: Scope) -> None:  # noqa: B027
+        """Raise if these labels have no finite loss; called where arguments are validated."""
+
+    def additive(self) -> Weighting:
+        """The same loss in weights that do not depend on the batch, so that its pairs add up."""
+        return self
+
+
+@dataclass(frozen=True)
+class L2(Weighting):
+    """w = 1, divided by Σ w."""
+
+    policy = Fixed(0.0)
+    variance_is_optional = True
+
+    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: ARG002, D102
+        return variance.isfinite().to(variance.dtype)
+
+
+@dataclass(frozen=True)
+class Cutoff(Weighting):
+    """w = 1 where σ² < C, divided by Σ w."""
+
+    threshold: float | Tensor
+    policy = Fixed(0.0)
+
+    def __post_init__(self) -> None:
+        weights.positive_threshold(self.threshold)
+
+    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: ARG002, D102
+        return (variance < self.threshold).to(variance.dtype)
+
+
+@dataclass(frozen=True)
+class IV(Weighting):
+    """w = 1/(σ²+ε), divided by the number of elements used."""
+
+    policy: EpsilonPolicy
+
+    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: D102
+        return 1.0 / (variance + scope.epsilon)
+
+    def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: D102
+        return variance.isfinite().sum().to(w.dtype)
+
+    def check(self, scope: Scope) -> None:  # noqa: D102
+        if bool(scope.smallest_variance + scope.epsilon == 0):
+            raise ValueError(
+                "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
+                "finite; found variance 0 and epsilon 0: pass an epsilon > 0, or use the BIV loss, "
+                "which has a limit there"
+            )
+
+
+@dataclass(frozen=True)
+class AbsoluteBIV(IV):
+    """BIV in weights not divided by their largest, so that pairs of many batches add up."""
+
+    def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002, D102
+        return w.sum()
+
+
+@dataclass(frozen=True)
+class BIV(Weighting):
+    """w = 1/(σ²+ε), divided by Σ w; computed as w/max(w), so that no scale of σ² overflows.
+
+    With ε = 0 and a variance of 0, w/max(w) is its limit: 1 at the zeros and 0 elsewhere.
+    """
+
+    policy: EpsilonPolicy
+
+    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: D102
+        return weights.relative_weights(variance, scope.epsilon, scope.smallest_variance)
+
+    def additive(self) -> Weighting:  # noqa: D102
+        return AbsoluteBIV(self.policy)
+
+
+class Weighted(NamedTuple):
+    """Labels and the weights of each, 0 where an element does not count."""
+
+    target: Tensor
+    weights: Tensor
+    denominator: Tensor
+
+    @classmethod
+    def of(cls, weighting: Weighting, labels: Labels, scope: Scope) -> Weighted:
+        """Weigh one batch in a scope that may be wider than it."""
+        w = weighting.weights(labels.variance, scope)
+        if labels.sample_weight is not None:
+            w = w * labels.sample_weight
+        return cls(labels.target, w, weighting.denominator(labels.variance, w))
+
+    def sums(self, base: Base, pred: Tensor) -> LossSums:
+        """The pair of this batch alone."""
+        numerator = self.numerator(base, pred)
+        return LossSums(numerator, self.denominator.to(numerator.dtype))
+
+    def numerator(self, base: Base, pred: Tensor) -> Tensor:
+        """Σ wℓ. Whatever an element of weight 0 holds, it reaches no sum and no gradient."""
+        counts = self.weights > 0
+        dtype = torch.promote_types(pred.dtype, self.weights.dtype)
+        # Two values at which the usual losses and their slopes are finite: logarithms, ratios and
+        # roots of the difference too, unlike 0 and 0.
+        pred = torch.where(counts, pred.to(dtype), 0.5)
+        target = torch.where(counts, self.target.to(dtype), 1.0)
+        return (self.weights * elementwise(base, pred, target)).sum()
+
+
+def elementwise(base: Base, pred: Tensor, target: Tensor) -> Tensor:
+    """ℓ(pred, target) without a reduction."""
+    loss = resolve_base(base)(pred, target)
+    if not isinstance(loss, Tensor) or loss.shape != pred.shape:
+        raise ValueError(
+            f"base must return one loss an element, a tensor of shape {tuple(pred.shape)} "
+            f"(as reduction='none' does); found {_checks.describe(loss)}"
+        )
+    return loss
+
+
+def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
+    """The elementwise loss of a name, or the callable itself."""
+    if isinstance(base, str) and base in BASES:
+        return BASES[base]
+    if callable(base):
+        return base
+    names = ", ".join(repr(name) for name in BASES)
+    raise ValueError(
+        f"base must be one of {names} or a callable giving elementwise losses; "
+        f"found {_checks.describe(base)}"
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A loss: how labels are weighed, what is averaged, and whether values are looked at."""
+
+    weighting: Weighting
+    base: Base = "mse"
+    validate_args: bool = True
+
+    def __post_init__(self) -> None:
+        resolve_base(self.base)
+
+    def labels(
+        self,
+        target: Tensor,
+        variance: Tensor | None,
+        mask: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Labels:
+        """The labels of one batch, checked."""
+        if variance is None and not self.weighting.variance_is_optional:
+            _checks.floating_tensor("variance", variance)  # raises
+        return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
+
+    def sums(
+        self,
+        pred: Tensor,
+        target: Tensor,
+        variance: Tensor | None,
+        mask: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> LossSums:
+        """The pair of one batch that shares its normaliser with no other."""
+        require_pred(pred, target)
+        labels = self.labels(target, variance, mask, sample_weight)
+        scope = Scope.over(self.weighting.policy, labels.variance, validate_args=self.validate_args)
+        if self.validate_args and _checks.values_are_readable():
+            self.weighting.check(scope)
+        return Weighted.of(self.weighting, labels, scope).sums(self.base, pred)
+
+
+def require_pred(pred: object, target: Tensor) -> None:
+    """A floating-point prediction of exactly the target's shape, on its device."""
+    tensor = _checks.floating_tensor("pred", pred)
+    _checks.floating_tensor("target", target)
+    _checks.same_device("pred", tensor, "target", target)
+    _checks.same_shape("pred", tensor, "target", target)
