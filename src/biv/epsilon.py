@@ -221,8 +221,9 @@ class MinimumBatchSize(EpsilonPolicy):
     def resolve(self, variance: Tensor) -> float | Tensor:
         """The smallest ε that keeps the floor."""
         flat = variance.flatten()
-        if self.fraction is None:
-            return _solve(flat, self.size or 1.0, (0,))
+        if self.size is not None:
+            return _solve(flat, self.size, (0,))
+        assert self.fraction is not None  # one of the two is given
         return _solve(flat, flat.isfinite().sum() * self.fraction, (0,))
 
     def check(self, variance: Tensor) -> None:

@@ -20,7 +20,8 @@ Common to all of them:
   trusted label; +inf one to ignore. It must not require grad.
 - A NaN in `target` is a missing label. What is missing, masked out (`mask` is True for the elements
   to use) or of infinite variance is removed from both sums, and nothing of it reaches a gradient.
-- `sample_weight` (>= 0) says how much an element matters; it multiplies the weight.
+- `sample_weight` (>= 0) says how much an element matters; it multiplies the weight. 0 removes the
+  element.
 - Where nothing is left the loss is 0, attached to the graph, with zero gradients.
 - Half precision is computed, and returned, in float32.
 - `validate_args` looks at the values (negative or NaN variances, ...) and so may synchronise with a

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
 from biv import _arrays, _checks, weights
@@ -54,9 +54,8 @@ class LossSums(NamedTuple):
 class Labels(NamedTuple):
     """One batch of labels, checked, of one floating-point dtype and one shape.
 
-    An element that must not count (masked out, a NaN target, an infinite variance) has variance
-    +inf and sample weight 0 here. Every weighting gives it weight 0, so there is one mechanism
-    for all three.
+    An element that must not count (masked out, a NaN target, an infinite variance, a sample weight
+    of 0) has variance +inf here, to which every weighting gives weight 0: one mechanism for all.
     """
 
     target: Tensor
@@ -72,16 +71,27 @@ class Labels(NamedTuple):
         sample_weight: Tensor | None = None,
         validate_args: bool = True,
     ) -> Labels:
-        """Labels from what a caller passed; values are looked at only if `validate_args`."""
+        """Labels from what a caller passed; values are looked at only if `validate_args`.
+
+        The variance of an element that does not count anyway is not looked at.
+        """
+        look = validate_args and _checks.values_are_readable()
         _checks.floating_tensor("target", target)
         dtype = _arrays.at_least_single(target.dtype)
         used = ~target.isnan()
         if mask is not None:
             used = used & _beside_target("mask", _checks.bool_tensor("mask", mask), target)
-        look = validate_args and _checks.values_are_readable()
         if look:
-            good = ~(target.isinf() & used)
+            good = target.isfinite() | ~used
             _checks.all_elements("target", target, good, "finite, or NaN where it is missing")
+        if sample_weight is not None:
+            sample_weight = _weight_argument("sample_weight", sample_weight, target)
+            dtype = torch.promote_types(dtype, sample_weight.dtype)
+            if look:
+                good = ((sample_weight >= 0) & sample_weight.isfinite()) | ~used
+                _checks.all_elements("sample_weight", sample_weight, good, "finite and >= 0")
+            used = used & (sample_weight > 0)
+            sample_weight = torch.where(used, sample_weight.to(dtype), 0.0)
         if variance is None:
             variance = target.new_zeros(()).expand(target.shape)
         else:
@@ -90,15 +100,9 @@ class Labels(NamedTuple):
             if look:
                 good = (variance >= 0) | ~used
                 _checks.all_elements("variance", variance, good, "non-negative and not NaN")
-            used = used & ~variance.isinf()
-        variance = torch.where(used, variance.to(dtype), torch.inf)
-        if sample_weight is not None:
-            sample_weight = _weight_argument("sample_weight", sample_weight, target)
-            if look:
-                good = ((sample_weight >= 0) & ~sample_weight.isinf()) | ~used
-                _checks.all_elements("sample_weight", sample_weight, good, "finite and >= 0")
-            sample_weight = torch.where(used, sample_weight.to(dtype), 0.0)
-        return cls(target.to(dtype), variance, sample_weight)
+        return cls(
+            target.to(dtype), torch.where(used, variance.to(dtype), torch.inf), sample_weight
+        )
 
 
 def _weight_argument(name: str, value: object, target: Tensor) -> Tensor:

@@ -1,0 +1,28 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+from cases import CASES
+
+settings.register_profile("biv", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("biv")
+
+# Two processes of two threads each fight over two cores; results do not depend on it.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request):
+    return request.param
+
+
+@pytest.fixture
+def data_dir():
+    """The folder of real data, as users and continuous integration point to it."""
+    folder = os.environ.get("BIV_DATA_DIR")
+    if not folder:
+        pytest.skip("BIV_DATA_DIR is not set: the full Bike Sharing data are not on hand")
+    return Path(folder)

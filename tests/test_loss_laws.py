@@ -1,0 +1,337 @@
+"""Laws that every loss of the list obeys, and those that some declare."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+import biv
+from biv.epsilon import EpsilonPolicy, MinimumBatchSize
+from cases import CASES, batch, gradient, that_obey
+
+TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def by_name(case):
+    return case.name
+
+
+def scaled_epsilon(settings, factor):
+    """The same settings in units whose square is `factor` times smaller."""
+    settings = dict(settings)
+    for name in ("epsilon", "threshold"):
+        value = settings.get(name)
+        if isinstance(value, EpsilonPolicy):
+            if not isinstance(value, MinimumBatchSize):
+                settings[name] = value.resolve(torch.ones(1)) * factor
+        elif value is not None:
+            settings[name] = value * factor
+    return settings
+
+
+# ---- common to all -------------------------------------------------------------------------------
+
+
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=0, max_size=3),
+    seed=st.integers(0, 2**31),
+    masked=st.booleans(),
+    weighted=st.booleans(),
+    missing=st.booleans(),
+)
+@pytest.mark.parametrize("case", [c for c in CASES if c.reference_settings != {}], ids=by_name)
+def test_matches_the_reference(case, shape, seed, masked, weighted, missing):
+    pred, target, variance = batch(*shape, seed=seed)
+    extra = batch(*shape, seed=seed + 1)
+    options = {}
+    if missing:
+        target[extra[0] < -1] = torch.nan
+        variance[extra[0] > 1] = torch.inf
+    if masked:
+        options["mask"] = extra[1] > 0
+    if weighted:
+        options["sample_weight"] = extra[2].round(decimals=1)
+    as_numpy = {name: value.numpy() for name, value in options.items()}
+    expected = case.reference(pred.numpy(), target.numpy(), variance.numpy(), **as_numpy)
+    torch.testing.assert_close(
+        case(pred, target, variance, **options),
+        torch.tensor(expected, dtype=torch.float64),
+        **TIGHT,
+    )
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.reference_settings == {}], ids=by_name)
+def test_a_policy_is_its_epsilon(case):
+    pred, target, variance = batch(20)
+    epsilon = case.settings["epsilon"].resolve(variance)
+    expected = case.reference(
+        pred.numpy(), target.numpy(), variance.numpy(), epsilon=float(epsilon)
+    )
+    assert case(pred, target, variance).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_module_is_the_function(case):
+    pred, target, variance = batch(6, 2)
+    mask, sample_weight = target > -1, variance + 0.1
+    options = {"mask": mask, "sample_weight": sample_weight}
+    module = case.build()
+    assert torch.equal(
+        module(pred, target, variance, **options), case(pred, target, variance, **options)
+    )
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert torch.equal(twin(pred, target, variance), module(pred, target, variance))
+        assert repr(twin) == repr(module)
+
+
+def test_order_does_not_matter(case):
+    pred, target, variance = batch(17)
+    order = torch.randperm(17, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        case(pred[order], target[order], variance[order]), case(pred, target, variance), **TIGHT
+    )
+
+
+def test_shape_does_not_matter(case):
+    pred, target, variance = batch(3, 4, 5)
+    flat = case(pred.flatten(), target.flatten(), variance.flatten())
+    torch.testing.assert_close(case(pred, target, variance), flat, **TIGHT)
+
+
+def test_variance_of_one_column_is_expanded_before_summing(case):
+    pred, target, variance = batch(6, 3, variance_shape=(6, 1))
+    mask, sample_weight = variance > 0.2, variance + 0.5
+    full = case(
+        pred,
+        target,
+        variance.repeat(1, 3),
+        mask=mask.repeat(1, 3),
+        sample_weight=sample_weight.repeat(1, 3),
+    )
+    torch.testing.assert_close(
+        case(pred, target, variance, mask=mask, sample_weight=sample_weight), full, **TIGHT
+    )
+
+
+WAYS_OUT = ("mask", "missing target", "infinite variance", "no importance")
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.parametrize("validate_args", [True, False])
+def test_what_is_left_out_is_as_if_it_were_not_there(case, way, validate_args):
+    pred, target, variance = batch(12, seed=5)
+    out = torch.zeros(12, dtype=torch.bool)
+    out[[0, 3, 7]] = True
+    expected = case(pred[~out], target[~out], variance[~out])
+    expected_gradient = torch.zeros(12, dtype=torch.float64)
+    expected_gradient[~out] = gradient(case, pred[~out], target[~out], variance[~out])
+
+    options = {"validate_args": validate_args}
+    # What a left-out element holds must not matter: its prediction is not even a number.
+    pred[out] = torch.tensor([torch.nan, torch.inf, 1e300], dtype=torch.float64)
+    if way == "mask":
+        options["mask"] = ~out
+        target[out], variance[out] = torch.inf, torch.tensor([-1.0, torch.nan, 0.0]).double()
+    elif way == "missing target":
+        target[out], variance[out] = torch.nan, torch.tensor([-1.0, torch.nan, 0.0]).double()
+    elif way == "infinite variance":
+        variance[out] = torch.inf
+    else:
+        options["sample_weight"] = (~out).double()
+        variance[out] = 0.0
+    torch.testing.assert_close(case(pred, target, variance, **options), expected, **TIGHT)
+    torch.testing.assert_close(
+        gradient(case, pred, target, variance, **options), expected_gradient, **TIGHT
+    )
+
+
+@pytest.mark.parametrize("why", ["masked", "missing", "infinite", "no rows", "no columns"])
+def test_nothing_left_is_zero_and_attached(case, why):
+    shape = {"no rows": (0, 3), "no columns": (3, 0)}.get(why, (3, 3))
+    pred, target, variance = batch(*shape)
+    options = {}
+    if why == "masked":
+        options["mask"] = torch.zeros(shape, dtype=torch.bool)
+    elif why == "missing":
+        target.fill_(torch.nan)
+    elif why == "infinite":
+        variance.fill_(torch.inf)
+    for validate_args in (True, False):
+        pred = pred.detach().requires_grad_()
+        loss = case(pred, target, variance, validate_args=validate_args, **options)
+        loss.backward()
+        assert loss.item() == 0
+        assert torch.equal(pred.grad, torch.zeros_like(pred))
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_gives_a_single_precision_loss(case, half):
+    pred, target, variance = batch(32, dtype=half)
+    loss = case(pred, target, variance)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, case(pred.float(), target.float(), variance.float()))
+    assert gradient(case, pred, target, variance).dtype == half
+
+
+def test_mixed_precision_is_promoted(case):
+    pred, target, variance = batch(16)
+    for single in range(3):
+        arguments = [pred, target, variance]
+        arguments[single] = arguments[single].float()
+        loss = case(*arguments)
+        assert loss.dtype == torch.float64
+        doubled = [argument.double() for argument in arguments]
+        torch.testing.assert_close(loss, case(*doubled), **TIGHT)
+    assert gradient(case, pred.float(), target, variance).dtype == torch.float32
+
+
+def test_pairs_add_up_and_divide(case):
+    if "fixed epsilon" not in case.laws:
+        case = next(c for c in CASES if c.name == "biv")
+    pred, target, variance = batch(20)
+    module = case.build()
+    parts = [module.sums(pred[k], target[k], variance[k]) for k in (slice(7), slice(7, 20))]
+    total = parts[0] + parts[1]
+    torch.testing.assert_close(total.value(), module(pred, target, variance), **TIGHT)
+    whole = module.sums(pred, target, variance)
+    torch.testing.assert_close(total.numerator, whole.numerator, **TIGHT)
+    torch.testing.assert_close(total.denominator, whole.denominator, **TIGHT)
+
+
+# ---- declared ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", that_obey("equal variances are l2"), ids=by_name)
+@pytest.mark.parametrize("value", [0.0, 1e-12, 1.0, 1e12])
+def test_equal_variances_are_l2(case, value):
+    pred, target, variance = batch(20)
+    equal = torch.full_like(variance, value)
+    torch.testing.assert_close(case(pred, target, equal), F.mse_loss(pred, target), **TIGHT)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in that_obey("scale of variance and epsilon") if c.kind != "l2"], ids=by_name
+)
+@pytest.mark.parametrize("factor", [1e-30, 1e-12, 7.0, 1e12, 1e30])
+def test_variance_and_epsilon_scale_together(case, factor):
+    for dtype in (torch.float32, torch.float64):
+        pred, target, variance = batch(20, dtype=dtype)
+        scaled = case.function(
+            pred, target, variance * factor, **scaled_epsilon(case.settings, factor)
+        )
+        torch.testing.assert_close(scaled, case(pred, target, variance))
+
+
+@pytest.mark.parametrize("case", that_obey("repetition is sample_weight"), ids=by_name)
+def test_an_integer_importance_is_a_repetition(case):
+    pred, target, variance = batch(10)
+    times = torch.tensor([0, 1, 2, 3, 1, 1, 4, 0, 2, 5])
+    repeated = case(*(tensor.repeat_interleave(times) for tensor in (pred, target, variance)))
+    torch.testing.assert_close(
+        case(pred, target, variance, sample_weight=times.double()), repeated, **TIGHT
+    )
+    torch.testing.assert_close(
+        case(pred, target, variance, sample_weight=1e-9 * times.double()), repeated, **TIGHT
+    )
+
+
+@pytest.mark.parametrize("case", that_obey("minimiser is the weighted mean"), ids=by_name)
+def test_a_constant_predictor_is_best_at_the_weighted_mean(case):
+    _, target, variance = batch(20)
+    weights = {
+        "l2": lambda v: np.ones_like(v),
+        "iv": lambda v: 1 / (v + case.settings["epsilon"]),
+        "biv": lambda v: (
+            1 / (v + float(biv.epsilon.as_policy(case.settings["epsilon"]).resolve(variance)))
+        ),
+        "cutoff": lambda v: (v < case.settings["threshold"]).astype(float),
+    }[case.kind](variance.numpy())
+    best = np.average(target.numpy(), weights=weights)
+    constant = torch.tensor(best, requires_grad=True)
+    case(constant.expand(20), target, variance).backward()
+    assert abs(constant.grad.item()) < 1e-12
+    for step in (-1e-3, 1e-3):
+        elsewhere = torch.tensor(best + step).double()
+        assert case(elsewhere.expand(20), target, variance) > case(
+            constant.expand(20), target, variance
+        )
+
+
+# ---- of one loss ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 3.0])
+def test_biv_is_torchs_own_weighted_mse(epsilon):
+    pred, target, variance = batch(30, 2)
+    expected = F.mse_loss(pred, target, weight=1 / (variance + epsilon))
+    torch.testing.assert_close(
+        biv.biv_loss(pred, target, variance, epsilon=epsilon), expected, **TIGHT
+    )
+
+
+def test_biv_tends_to_l2_as_epsilon_grows():
+    pred, target, variance = batch(30)
+    l2 = biv.l2_loss(pred, target)
+    gaps = [
+        abs(biv.biv_loss(pred, target, variance, epsilon=epsilon) - l2).item()
+        for epsilon in (1e0, 1e2, 1e4, 1e8)
+    ]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 1e-8 * l2.item() < gaps[0]
+
+
+def test_biv_without_epsilon_takes_its_limit_at_variance_zero():
+    pred, target, variance = batch(10)
+    variance[[2, 5]] = 0.0
+    exact = biv.biv_loss(pred, target, variance, epsilon=0.0)
+    torch.testing.assert_close(exact, F.mse_loss(pred[[2, 5]], target[[2, 5]]), **TIGHT)
+    torch.testing.assert_close(
+        biv.biv_loss(pred, target, variance, epsilon=1e-14), exact, rtol=1e-9, atol=0
+    )
+
+
+def test_cutoff_is_l2_on_the_kept_subset_and_strict():
+    pred, target, variance = batch(30)
+    threshold = variance.median().item()  # an element's own variance: strictly below leaves it out
+    kept = variance < threshold
+    assert 0 < kept.sum() < 30
+    expected = biv.l2_loss(pred[kept], target[kept])
+    loss = biv.cutoff_loss(pred, target, variance, threshold=threshold)
+    torch.testing.assert_close(loss, expected, **TIGHT)
+    assert biv.cutoff_loss(pred, target, variance, threshold=1e-9).item() == 0
+    torch.testing.assert_close(
+        biv.cutoff_loss(pred, target, variance, threshold=float("inf")), biv.l2_loss(pred, target)
+    )
+
+
+def test_a_linear_model_trained_by_biv_meets_weighted_least_squares():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    _, noise, variance = batch(60, seed=2)
+    y = x @ torch.tensor([1.0, -2.0, 0.5]).double() + noise * variance.sqrt()
+    w = 1 / variance
+    closed_form = torch.linalg.solve(x.T @ (w[:, None] * x), x.T @ (w * y))
+
+    beta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [beta],
+        max_iter=200,
+        tolerance_grad=1e-12,
+        tolerance_change=0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        loss = biv.biv_loss(x @ beta, y, variance, epsilon=0.0)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.testing.assert_close(beta.detach(), closed_form, rtol=1e-8, atol=1e-8)
+    unweighted = torch.linalg.lstsq(x, y[:, None]).solution[:, 0]
+    assert (beta.detach() - unweighted).abs().max() > 1e-3  # the two are told apart
