@@ -7,6 +7,7 @@ size from falling below a floor).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def epsilon_for_batch_size(
     dims = weights.reduced_dims(dim, tensor.ndim)
     if _checks.values_are_readable():
         _require_reachable(wanted, tensor.isfinite().sum(dims))
-    result: Array = _arrays.like(variance, _solve(tensor, wanted, dims))
+    result: Array = _arrays.like(variance, _solve(tensor, dims, size=wanted))
     return result
 
 
@@ -78,8 +79,14 @@ def _require_reachable(size: float | Tensor, available: Tensor) -> None:
         )
 
 
-def _solve(variance: Tensor, size: float | Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Bracket and bisect. A size out of reach is taken for the largest there is."""
+def _solve(
+    variance: Tensor,
+    dims: tuple[int, ...],
+    *,
+    size: float | Tensor = math.inf,
+    fraction: float = 1.0,
+) -> Tensor:
+    """Bracket and bisect, for min(size, fraction of all); so no size is out of reach."""
     dtype = _arrays.at_least_single(variance.dtype)
     if 0 in (variance.shape[d] for d in dims):
         return variance.sum(dims).to(dtype)
@@ -91,7 +98,9 @@ def _solve(variance: Tensor, size: float | Tensor, dims: tuple[int, ...]) -> Ten
     scale = torch.where(finite, exact, 0.0).amax(dims, keepdim=True)
     # In units of the largest finite variance every scale is the same problem.
     relative = torch.where(finite, exact / torch.where(scale > 0, scale, 1.0), torch.inf)
-    goal = count.clamp(max=size) * (1.0 - SIZE_TOLERANCE)
+    # A few units in the last place more than asked for, lest rounding leave it just unreached.
+    margin = min(16 * torch.finfo(dtype).eps, SIZE_TOLERANCE / 2)
+    goal = (count * fraction).clamp(max=size) * (1.0 - SIZE_TOLERANCE + margin)
 
     smallest = relative.amin(dims, keepdim=True)
 
@@ -108,8 +117,6 @@ def _solve(variance: Tensor, size: float | Tensor, dims: tuple[int, ...]) -> Ten
     positive = torch.where(relative > 0, relative, 1.0).amin(dims, keepdim=True)
     low = (positive * 1e-20).clamp(min=1e-290, max=1.0)
     root = _search.smallest_where(reached, low, high)
-    # A few units in the last place up, so that rounding does not leave the size just unreached.
-    root = root * (1.0 + 4 * torch.finfo(dtype).eps)
     none_needed = weights.kish(1.0 / relative, dims, keepdim=True) >= goal
     epsilon = torch.where(none_needed, 0.0, root * scale)
     return epsilon.squeeze(dims).to(variance.device, dtype)
@@ -222,9 +229,9 @@ class MinimumBatchSize(EpsilonPolicy):
         """The smallest ε that keeps the floor."""
         flat = variance.flatten()
         if self.size is not None:
-            return _solve(flat, self.size, (0,))
+            return _solve(flat, (0,), size=self.size)
         assert self.fraction is not None  # one of the two is given
-        return _solve(flat, flat.isfinite().sum() * self.fraction, (0,))
+        return _solve(flat, (0,), fraction=self.fraction)
 
     def check(self, variance: Tensor) -> None:
         """Raise if the batch, not being empty, has fewer usable elements than `size`."""

@@ -146,9 +146,7 @@ def reduced_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
         ) from None
     for d in asked:
         if not -ndim <= d < ndim:
-            raise ValueError(
-                f"dim must be in [{-ndim}, {ndim - 1}] for {ndim} dimensions; found {d}"
-            )
+            raise ValueError(f"dim must be in [{-ndim}, {ndim - 1}]; found {d}")
     dims = tuple(d % ndim for d in asked)
     if len(set(dims)) < len(dims) or not dims:
         raise ValueError(f"dim must name each dimension once; found {dim}")

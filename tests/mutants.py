@@ -1,0 +1,247 @@
+"""Break the library in one place at a time, and see that a test fails each time.
+
+    python tests/mutants.py            all of them
+    python tests/mutants.py sums noise those of files whose name contains a word
+
+A mutant that survives is a law that no test holds. Each runs on a copy of the sources.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Mutant(NamedTuple):
+    file: str
+    good: str
+    bad: str
+    tests: str
+
+
+def of(file, tests, *pairs):
+    return [Mutant(file, good, bad, tests) for good, bad in pairs]
+
+
+LOSSES = "test_loss_laws.py test_loss_torch.py test_loss_errors.py test_windows.py"
+MUTANTS = [
+    *of(
+        "weights.py",
+        f"test_weights.py test_epsilon.py {LOSSES}",
+        ("1.0 / (tensor + offset)", "1.0 / (tensor + 2 * offset)"),
+        ("(tensor < limit)", "(tensor <= limit)"),
+        ("total.square() / squares", "total / squares"),
+        ("weights / largest)", "weights)"),
+        ("torch.where(largest > 0, share, 0.0)", "share"),
+        ("size.clamp(min=count.clamp(max=1.0), max=count)", "size * 1.000000001"),
+        (
+            '_checks.all_elements("weights", tensor, tensor >= 0',
+            '_checks.all_elements("weights", tensor, tensor > -9',
+        ),
+        ("torch.where(shifted == least, 1.0, least / shifted)", "least / shifted"),
+        ("torch.where(variance.isfinite(), share, 0.0)", "share"),
+        ("above=0.0)", "at_least=0.0)"),
+    ),
+    *of(
+        "epsilon.py",
+        "test_epsilon.py test_loss_laws.py test_loss_errors.py",
+        ("SIZE_TOLERANCE = 1e-6", "SIZE_TOLERANCE = 1e-5"),
+        ("+ margin)", "- margin)"),
+        ("relative.amin(dims", "relative.amax(dims"),
+        ("root * scale", "root"),
+        ("torch.where(none_needed, 0.0, root * scale)", "root * scale"),
+        ("high = 1.0 / slack.sqrt() + 1.0", "high = slack.sqrt()"),
+        ("(positive * 1e-20)", "(positive * 1e-2)"),
+        ("available <= size *", "available < 0 * size *"),
+        ("self.fraction * self.label_variance", "self.fraction"),
+        (
+            "if self.size is not None and 0 < available <=",
+            "if self.size is not None and 9 < available <=",
+        ),
+        ("_solve(flat, (0,), fraction=self.fraction)", "_solve(flat, (0,))"),
+    ),
+    *of(
+        "_search.py",
+        "test_epsilon.py test_metrics.py",
+        (
+            "torch.where(held, low, middle), torch.where(held, middle, high)",
+            "torch.where(held, middle, low), torch.where(held, high, middle)",
+        ),
+        ("STEPS = 50", "STEPS = 12"),
+    ),
+    *of(
+        "_arrays.py",
+        "test_weights.py test_loss_laws.py test_noise.py",
+        ('np.array(to_float_array(name, value), order="C")', "to_float_array(name, value)"),
+        ("torch.promote_types(dtype, torch.float32)", "dtype"),
+        ("array.dtype.itemsize > 8", "False"),
+        ('tensor >= 0, "non-negative', 'tensor > -9, "non-negative'),
+    ),
+    *of(
+        "_checks.py",
+        f"test_weights.py {LOSSES}",
+        ("number >= at_least", "True"),
+        ("number > above", "True"),
+        ("number < math.inf", "True"),
+        (" and not isinstance(value, bool)", ""),
+        ("or torch._C._are_functorch_transforms_active()", ""),
+        ("torch.compiler.is_compiling() or ", ""),
+        ("value.shape == (like.shape[0], 1)", "True"),
+        ("if value.requires_grad:", "if False:"),
+        ("if not value.is_floating_point():", "if False:"),
+        ("if value.device != like.device:", "if False:"),
+    ),
+    *of(
+        "sums.py",
+        LOSSES,
+        ("torch.where(self.denominator > 0, self.denominator, 1.0)", "self.denominator"),
+        ("self.denominator + other.denominator", "self.denominator"),
+        ("used = ~target.isnan()", "used = target == target.nan_to_num(0.0)"),
+        ('used = used & _beside_target("mask"', 'used | _beside_target("mask"'),
+        ("used = used & (sample_weight > 0)", "used = used"),
+        ("good = (variance >= 0) | ~used", "good = variance >= 0"),
+        ("good = target.isfinite() | ~used", "good = target.isfinite()"),
+        ("& sample_weight.isfinite()", ""),
+        ("torch.where(used, variance.to(dtype), torch.inf)", "variance.to(dtype)"),
+        ("dtype = torch.promote_types(dtype, variance.dtype)", "pass"),
+        ("variance.isfinite().to(variance.dtype)", "torch.ones_like(variance)"),
+        ("(variance < self.threshold)", "(variance <= self.threshold)"),
+        ("1.0 / (variance + scope.epsilon)", "1.0 / variance"),
+        ("variance.isfinite().sum().to(w.dtype)", "w.sum()"),
+        ("if bool(scope.smallest_variance + scope.epsilon == 0):", "if False:"),
+        ("w = w * labels.sample_weight", "pass"),
+        ("torch.where(counts, pred.to(dtype), 0.5)", "pred.to(dtype)"),
+        ("torch.where(counts, self.target.to(dtype), 1.0)", "self.target.to(dtype)"),
+        ("(pred - target).square()", "(pred - target).square() / 2"),
+        ("(pred - target).abs()", "(pred - target)"),
+        ("loss.shape != pred.shape", "False"),
+        ("policy.check(variance)", "pass"),
+        ("return AbsoluteBIV(self.policy)", "return self"),
+        (
+            "dtype = torch.promote_types(pred.dtype, self.weights.dtype)",
+            "dtype = self.weights.dtype",
+        ),
+    ),
+    *of(
+        "distributed.py",
+        "test_windows.py test_distributed.py",
+        ("numerator * self.copies", "numerator"),
+        ("dist.all_reduce(denominator, dist.ReduceOp.SUM, group)", "pass"),
+        ("least.to(variance))\n    return", "variance.amin())\n    return"),
+        (
+            "return Scope(weighting.policy.resolve(variance), least.to(variance))",
+            "return Scope.over(weighting.policy, variance, validate_args=False)",
+        ),
+        (
+            "everything = _gather(variance.double(), int(longest), group)",
+            "everything = variance.double()",
+        ),
+        (
+            "row = variance.new_full((longest,), torch.inf)",
+            "row = variance.new_full((longest,), 1.0)",
+        ),
+        ("if look and not failed and facts[0].item():", "if False:"),
+        ("    if window:\n        yield window", "    return"),
+    ),
+    *of(
+        "modules.py",
+        f"{LOSSES} test_distributed.py",
+        ("distributed.stop_together(self.process_group, device)", "pass"),
+        ("sample_weight)\n        weighed", "None)\n        weighed"),
+        ("weighting=self.recipe.weighting.additive()", "weighting=self.recipe.weighting"),
+    ),
+    *of(
+        "noise.py",
+        "test_noise.py",
+        ("largest = mu**2 / 3", "largest = mu**2 / 2"),
+        ("math.sqrt(3 * self.variance)", "math.sqrt(2 * self.variance)"),
+        ("(mean - p * self.low.mean) / (1 - p)", "mean / (1 - p)"),
+        ("if high_mean < 0:", "if False:"),
+        ("if p >= 1:", "if p > 1:"),
+        ("< self.p\n", "> self.p\n"),
+        ("self.mean / self.alpha", "self.mean"),
+        ("self.mean**2 / self.alpha", "self.mean / self.alpha"),
+        ("(low.mean - self.mean) ** 2", "0"),
+        ("np.sqrt(np.where(known, sigma2, 0.0))", "np.where(known, sigma2, 0.0)"),
+        ("np.where(known, noisy, np.nan)", "noisy"),
+        ("np.abs(1 + relative", "(1 + relative"),
+        ("/ 3\n    factor", "/ 9\n    factor"),
+        (
+            'math.sqrt(float(_checks.real_number("d_v", d_v, at_least=0.0)))',
+            'float(_checks.real_number("d_v", d_v, at_least=0.0))',
+        ),
+    ),
+    *of(
+        "metrics.py",
+        "test_metrics.py",
+        ("return _weighted_mean((f - y).square() - v,", "return _weighted_mean((f - y).square(),"),
+        ("_relative_weights(variance, offset).square()", "_relative_weights(variance, offset)"),
+        ("n / (n - 1) *", ""),
+        ("used = known & v.isfinite()", "used = known"),
+        ("(v >= 0) | ~known", "v >= 0"),
+        ("- (n - 1)\n", "- n\n"),
+        ("- (w * v * (1 - w / total)).sum()", ""),
+        ("(w * v * (1 - w / total))", "(w * v)"),
+        ("max(float(corrected), floor)", "float(corrected)"),
+        ("if freedom > 0 else start", ""),
+        ("y = y - y.median()", "pass"),
+        ("influence -= mse", "influence += mse"),
+        ("correction = len(v) / (len(v) - parameters)", "correction = 1.0"),
+        ("/ (v + offset)", "/ (v + offset).sqrt()"),
+        ("- len(residual)", "- len(residual) + 1"),
+        ("_relative_weights(v, offset).square(), (0,)", "_relative_weights(v, offset), (0,)"),
+        ("epsilon = _residual_variance(residual, variance)", "epsilon = 0.0"),
+    ),
+    *of(
+        "datasets/bike.py",
+        "test_datasets.py",
+        ("(day - 1) / DAYS", "day / DAYS"),
+        ("2 * np.pi * hour / 24", "2 * np.pi * hour / 23"),
+        ("(weekday == day)", "(weekday == day + 1)"),
+    ),
+    *of("datasets/dataset.py", "test_datasets.py", ("array.flags.writeable = False", "pass")),
+]
+
+
+def survives(mutant):
+    """Whether the tests pass on a copy of the library with this one change."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source)
+        path = source / "biv" / mutant.file
+        text = path.read_text(encoding="utf-8")
+        if mutant.good not in text:
+            raise SystemExit(f"{mutant.file} no longer has {mutant.good!r}: mend tests/mutants.py")
+        path.write_text(text.replace(mutant.good, mutant.bad), encoding="utf-8")
+        tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
+        )
+        if run.returncode not in (0, 1):
+            raise SystemExit(f"{mutant.file}: {mutant.bad!r}\n{run.stdout[-2000:]}{run.stderr}")
+        return run.returncode == 0
+
+
+def main():
+    words = sys.argv[1:]
+    chosen = [m for m in MUTANTS if not words or any(word in m.file for word in words)]
+    alive = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, survived in zip(chosen, pool.map(survives, chosen), strict=True):
+            alive += survived
+            verdict = "SURVIVED" if survived else "caught"
+            print(f"{verdict:8} {mutant.file}: {mutant.good!r} -> {mutant.bad!r}", flush=True)
+    print(f"{len(chosen) - alive} of {len(chosen)} mutants caught")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""Scores against noisy labels, judged by many draws of the noise."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import biv
+from biv import metrics
+from biv.noise import Gamma, corrupt
+
+N = 400
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """A model whose error grows with σ², so that weighted and plain errors differ, and its labels."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(5.0, 2.0, N)
+    variance = Gamma(0.5, 4.0).sample(N, rng)
+    pred = y + rng.normal(0, 0.3 + 0.3 * np.sqrt(variance))
+    return pred, y, variance
+
+
+def many_draws(score, y, variance, draws=2000):
+    rng = np.random.default_rng(1)
+    return np.array([score(corrupt(y, variance, rng)) for _ in range(draws)])
+
+
+def agree(values, expected):
+    """Whether the mean of independent values is what is expected, within 4.5 standard errors."""
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    return abs(values.mean() - expected) < 4.5 * error
+
+
+def test_unweighted_is_unbiased(problem):
+    pred, y, variance = problem
+    found = many_draws(
+        lambda noisy: metrics.noise_corrected_mse(pred, noisy, variance, weighted=False),
+        y,
+        variance,
+    )
+    truth = np.mean((pred - y) ** 2)
+    assert agree(found[:, 0], truth)
+    naive = many_draws(lambda noisy: np.mean((pred - noisy) ** 2), y, variance, 200)
+    assert not agree(naive, truth)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_weighted_is_unbiased_for_the_weighted_error(problem, epsilon):
+    pred, y, variance = problem
+    found = many_draws(
+        lambda noisy: metrics.noise_corrected_mse(pred, noisy, variance, epsilon=epsilon),
+        y,
+        variance,
+    )
+    w = 1 / (variance + epsilon) ** 2
+    assert agree(found[:, 0], np.average((pred - y) ** 2, weights=w))
+    assert not agree(found[:, 0], np.mean((pred - y) ** 2))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_standard_errors_are_honest(weighted):
+    """Over draws of labels and errors alike, the spread of the score is what it said it would be."""
+    rng = np.random.default_rng(2)
+    found = []
+    for _ in range(1000):
+        variance = Gamma(1.0, 1.0).sample(N, rng)
+        pred = rng.normal(0, 0.7, N)
+        noisy = corrupt(np.zeros(N), variance, rng)
+        options = {"epsilon": 0.5} if weighted else {}
+        found.append(
+            metrics.noise_corrected_mse(pred, noisy, variance, weighted=weighted, **options)
+        )
+    values, errors = np.array(found).T
+    assert agree(values, 0.49)
+    assert errors.mean() == pytest.approx(values.std(), rel=0.1)
+
+
+def test_weighting_is_far_less_noisy_and_agrees_where_error_and_noise_are_unrelated():
+    rng = np.random.default_rng(3)
+    plain, weighted = [], []
+    for _ in range(300):
+        variance = Gamma(0.25, 10.0).sample(N, rng)
+        pred = rng.normal(0, 1.0, N)
+        noisy = corrupt(np.zeros(N), variance, rng)
+        plain.append(metrics.noise_corrected_mse(pred, noisy, variance, weighted=False).value)
+        weighted.append(metrics.noise_corrected_mse(pred, noisy, variance).value)
+    assert np.mean(weighted) == pytest.approx(1.0, abs=0.05)
+    assert np.std(weighted) < np.std(plain) / 5
+
+
+def test_value_by_hand():
+    pred, target = np.array([0.0, 0.0, 0.0]), np.array([1.0, 2.0, 3.0])
+    variance = np.array([0.0, 1.0, 3.0])
+    score = metrics.noise_corrected_mse(pred, target, variance, weighted=False)
+    assert score.value == pytest.approx((1 + 3 + 6) / 3)
+    assert score.stderr == pytest.approx(np.std([1, 3, 6], ddof=1) / np.sqrt(3))
+    value, stderr = metrics.noise_corrected_mse(pred, target, variance, epsilon=1.0)
+    w = np.array([1, 1 / 4, 1 / 16])
+    assert value == pytest.approx((w @ [1, 3, 6]) / w.sum())
+    influence = w * (np.array([1, 3, 6]) - value) / w.sum()
+    assert stderr == pytest.approx(np.sqrt(1.5 * (influence**2).sum()))
+
+
+def test_a_negative_value_is_returned_as_it_is():
+    assert metrics.noise_corrected_mse(np.zeros(3), np.zeros(3), np.ones(3)).value == -1
+    assert (
+        metrics.noise_corrected_mse(np.zeros(3), np.zeros(3), np.ones(3), weighted=False).value
+        == -1
+    )
+
+
+def test_trusted_labels_without_epsilon_decide_alone():
+    pred, target = np.array([1.0, 9.0, 3.0]), np.array([0.0, 0.0, 0.0])
+    score = metrics.noise_corrected_mse(pred, target, np.array([0.0, 1.0, 0.0]), epsilon=0.0)
+    assert score.value == pytest.approx(5.0)
+
+
+def test_any_scale():
+    rng = np.random.default_rng(4)
+    pred, target, variance = rng.normal(size=50), rng.normal(size=50), rng.gamma(1, size=50)
+    one = metrics.noise_corrected_mse(pred, target, variance)
+    for scale in (1e-30, 1e-6, 1e6, 1e30):
+        other = metrics.noise_corrected_mse(pred * scale, target * scale, variance * scale**2)
+        assert other.value == pytest.approx(one.value * scale**2, rel=1e-9)
+        assert other.stderr == pytest.approx(one.stderr * scale**2, rel=1e-9)
+
+
+SCORES = {
+    "mse": metrics.noise_corrected_mse,
+    "mse unweighted": lambda *a: metrics.noise_corrected_mse(*a, weighted=False),
+    "r2": metrics.noise_corrected_r2,
+    "chi2": metrics.reduced_chi_squared,
+    "residual variance": metrics.residual_variance,
+    "label variance": lambda pred, target, variance: metrics.label_variance(target, variance),
+}
+
+
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+def test_what_does_not_count_and_what_is_accepted(score, problem):
+    pred, y, variance = (column[:40] for column in problem)
+    noisy = corrupt(y, variance, np.random.default_rng(5))
+    expected = score(pred, noisy, variance)
+    assert all(isinstance(number, float) for number in np.atleast_1d(expected).tolist())
+    junk = [np.append(pred, [7.0, np.nan]), np.append(noisy, [np.nan, 3.0])]
+    assert score(*junk, np.append(variance, [np.nan, np.inf])) == expected
+    assert (
+        score(*(torch.tensor(a, requires_grad=True) for a in (pred, noisy)), torch.tensor(variance))
+        == expected
+    )
+    assert score(pred.tolist(), noisy.tolist(), variance.tolist()) == expected
+    wide = score(*(a.reshape(20, 2) for a in (pred, noisy, variance)))
+    assert wide == expected
+    column = score(pred.reshape(20, 2), noisy.reshape(20, 2), variance[:20].reshape(20, 1))
+    assert column == score(pred, noisy, np.repeat(variance[:20], 2))
+
+
+# ---- label variance ------------------------------------------------------------------------------
+
+
+def test_label_variance_is_the_sample_variance_of_clean_labels():
+    y = np.array([1.0, 2.0, 4.0, 8.0])
+    assert metrics.label_variance(y, np.zeros(4)) == pytest.approx(y.var(ddof=1), rel=1e-12)
+    assert metrics.label_variance(y + 1e6, np.zeros(4)) == pytest.approx(y.var(ddof=1), rel=1e-9)
+    assert metrics.label_variance(np.full(3, 2.0), np.zeros(3)) == 0
+
+
+@pytest.mark.parametrize("alpha", [0.25, 1.0, 10.0])
+def test_label_variance_is_close_to_the_clean_one(alpha):
+    rng = np.random.default_rng(6)
+    found, plain = [], []
+    for _ in range(300):
+        y = rng.normal(3, 2, 1000)
+        variance = Gamma(alpha, 10.0).sample(1000, rng)
+        noisy = corrupt(y, variance, rng)
+        found.append(metrics.label_variance(noisy, variance))
+        plain.append(noisy.var(ddof=1) - variance.mean())
+    assert np.mean(found) == pytest.approx(4.0, rel=0.03)
+    assert np.std(found) < np.std(plain)
+
+
+def test_one_huge_variance_does_not_ruin_it():
+    rng = np.random.default_rng(7)
+    y, variance = rng.normal(0, 1, 500), np.full(500, 0.1)
+    variance[0] = 1e8
+    noisy = corrupt(y, variance, rng)
+    assert metrics.label_variance(noisy, variance) == pytest.approx(1.0, rel=0.2)
+    assert abs(noisy.var() - variance.mean() - 1) > 100
+
+
+def test_label_variance_has_a_floor():
+    noisy = np.array([1.0, -1.0, 1.0, -1.0])
+    floored = metrics.label_variance(noisy, np.full(4, 50.0))
+    assert floored == pytest.approx(1e-3 * noisy.var())
+
+
+def test_one_trusted_label_among_hopeless_ones():
+    """All weight on one label leaves nothing to vary: no NaN, and no more than there is."""
+    assert metrics.label_variance(np.array([0.0, 5.0, -3.0]), np.array([0.0, 1e40, 1e40])) == 0
+
+
+# ---- the others ----------------------------------------------------------------------------------
+
+
+def test_residual_variance_is_the_models_own_error():
+    rng = np.random.default_rng(8)
+    variance = Gamma(0.5, 3.0).sample(20_000, rng)
+    pred = rng.normal(0, 1.5, 20_000)
+    noisy = corrupt(np.zeros(20_000), variance, rng)
+    assert metrics.residual_variance(pred, noisy, variance) == pytest.approx(2.25, rel=0.05)
+    assert metrics.residual_variance(np.zeros(3), np.zeros(3), np.ones(3)) == 0
+
+
+def test_r2():
+    rng = np.random.default_rng(9)
+    found = []
+    for _ in range(400):
+        y = rng.normal(0, 2, N)
+        variance = Gamma(1.0, 4.0).sample(N, rng)
+        pred = y + rng.normal(0, 1, N)
+        found.append(metrics.noise_corrected_r2(pred, corrupt(y, variance, rng), variance))
+    values, errors = np.array(found).T
+    assert values.mean() == pytest.approx(0.75, abs=0.01)
+    assert errors.mean() == pytest.approx(values.std(), rel=0.15)
+
+
+def test_r2_of_perfect_mean_and_constant():
+    y = np.array([1.0, 2.0, 4.0])
+    assert metrics.noise_corrected_r2(y, y, np.zeros(3)).value == 1
+    of_mean = metrics.noise_corrected_r2(np.full(3, y.mean()), y, np.zeros(3)).value
+    assert of_mean == pytest.approx(1 - y.var() / y.var(ddof=1))
+    assert math.isnan(metrics.noise_corrected_r2(y, np.ones(3), np.zeros(3)).value)
+
+
+def test_chi_squared_tells_whether_the_variances_are_too_small():
+    rng = np.random.default_rng(10)
+    y = rng.normal(0, 1, 5000)
+    variance = Gamma(2.0, 1.0).sample(5000, rng)
+    noisy = corrupt(y, variance, rng)
+    honest = metrics.reduced_chi_squared(y, noisy, variance)
+    assert honest.value == pytest.approx(1.0, abs=4 * honest.stderr)
+    assert honest.stderr == pytest.approx(math.sqrt(2 / 5000), rel=0.1)
+    assert metrics.reduced_chi_squared(y, noisy, variance / 4).value == pytest.approx(
+        4 * honest.value
+    )
+    off = y + rng.normal(0, 2, 5000)
+    assert metrics.reduced_chi_squared(off, noisy, variance).value > 3
+    assert metrics.reduced_chi_squared(off, noisy, variance, epsilon=4.0).value == pytest.approx(
+        1, abs=0.1
+    )
+
+
+def test_chi_squared_counts_fitted_parameters():
+    rng = np.random.default_rng(11)
+    x, variance = np.linspace(-1, 1, 12), np.full(12, 0.5)
+    found = []
+    for _ in range(2000):
+        noisy = corrupt(x, variance, rng)
+        fit = np.polyval(np.polyfit(x, noisy, 3), x)
+        found.append(metrics.reduced_chi_squared(fit, noisy, variance, parameters=4).value)
+    assert agree(np.array(found), 1.0)
+    assert stats.kstest(np.array(found) * 8, stats.chi2(8).cdf).pvalue > 1e-3
+
+
+def test_effective_sample_size():
+    variance = np.array([1.0, 2.0, np.inf])
+    w = np.array([1.0, 0.25])
+    assert metrics.effective_sample_size(variance) == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert metrics.effective_sample_size(variance, epsilon=1e9) == pytest.approx(2.0)
+    assert metrics.effective_sample_size(np.array([0.0, 0.0, 1.0])) == 2
+    assert metrics.effective_sample_size(np.array([1e-300, 1e-300])) == 2
+    assert metrics.effective_sample_size(np.array([])) == 0
+
+
+ONES = np.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, np.ones((3, 1))), ValueError, r"variance .*\(3,\); found \(3, 1\): use variance.squeeze"),
+        (lambda: metrics.noise_corrected_mse(np.ones(2), ONES, ONES), ValueError, r"pred .*\(3,\); found \(2,\)"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, -ONES), ValueError, "variance .*-1 at index 0"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES * np.nan), ValueError, "variance .*nan at index 0"),
+        (lambda: metrics.noise_corrected_mse(ONES * np.nan, ONES, ONES), ValueError, "pred must be finite; found nan at index 0"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES * np.inf, ONES), ValueError, "target must be finite; found inf"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES * np.inf), ValueError, "at least one element .*found none of 3"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES, epsilon=-1.0), ValueError, "epsilon .*found -1"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES, weighted=False, epsilon=1.0), ValueError, "epsilon must be None with weighted=False; found 1.0"),
+        (lambda: metrics.noise_corrected_mse("a", ONES, ONES), TypeError, "pred must be an array of real numbers"),
+        (lambda: metrics.noise_corrected_mse(ONES, torch.ones(3, dtype=torch.long), ONES), TypeError, "target .*torch.int64"),
+        (lambda: metrics.label_variance(np.ones(1), np.ones(1)), ValueError, "at least two elements .*found 1"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, np.zeros(3)), ValueError, "variance must be positive where epsilon is 0; found 0 in 3 elements"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=3), ValueError, "parameters must be fewer than the labels used, 3; found 3"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=-1), ValueError, "parameters must be an integer >= 0"),
+        (lambda: metrics.effective_sample_size(-ONES), ValueError, "variance .*-1 at index 0"),
+    ],
+)  # fmt: skip
+def test_bad_input(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_one_label_has_a_value_but_no_error():
+    score = biv.metrics.noise_corrected_mse(np.zeros(1), np.ones(1), np.zeros(1))
+    assert score.value == 1
+    assert math.isnan(score.stderr)
