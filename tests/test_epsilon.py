@@ -48,6 +48,18 @@ def test_against_scipys_root(scale, size):
     )
 
 
+def test_a_root_far_below_the_smallest_positive_variance():
+    variance = np.append(np.zeros(1000), 1.0)
+    expected = brentq(
+        lambda e: reference_batch_size(1 / (variance + e)) - 1000.003 * (1 - 1e-6),
+        1e-9,
+        1,
+        xtol=1e-14,
+    )
+    assert expected < 2e-3
+    assert biv.epsilon_for_batch_size(variance, 1000.003) == pytest.approx(expected, rel=1e-6)
+
+
 def test_zeros_and_infinities():
     variance = np.array([0.0, 0.0, 1.0, 1.0, np.inf])
     assert biv.epsilon_for_batch_size(variance, 2) == 0  # the two trusted labels already make it

@@ -186,6 +186,9 @@ def test_mixed_precision_is_promoted(case):
         assert loss.dtype == torch.float64
         doubled = [argument.double() for argument in arguments]
         torch.testing.assert_close(loss, case(*doubled), **TIGHT)
+    loss = case(pred, target.float(), variance.float())
+    assert loss.dtype == torch.float64
+    torch.testing.assert_close(loss, case(pred, target, variance), rtol=1e-5, atol=0)
     assert gradient(case, pred.float(), target, variance).dtype == torch.float32
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from scipy.optimize import brentq
 
 import biv
 from biv import metrics
@@ -189,6 +190,23 @@ def test_one_huge_variance_does_not_ruin_it():
     noisy = corrupt(y, variance, rng)
     assert metrics.label_variance(noisy, variance) == pytest.approx(1.0, rel=0.2)
     assert abs(noisy.var() - variance.mean() - 1) > 100
+
+
+def test_label_variance_against_its_formula():
+    """Few labels, where every correction of degrees of freedom shows."""
+    rng = np.random.default_rng(12)
+    y, v = rng.normal(0, 3, 6), rng.gamma(1, 2, 6)
+
+    def excess(candidate):
+        w = 1 / (v + candidate)
+        return w @ (y - np.average(y, weights=w)) ** 2 - 5
+
+    w = 1 / (v + brentq(excess, 0, 1e3, xtol=1e-14)) ** 2
+    total, mean = w.sum(), np.average(y, weights=w)
+    expected = w @ (y - mean) ** 2 - w @ v + (w**2 @ v) / total
+    assert metrics.label_variance(y, v) == pytest.approx(
+        expected / (total - (w @ w) / total), rel=1e-9
+    )
 
 
 def test_label_variance_has_a_floor():

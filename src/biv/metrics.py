@@ -292,8 +292,6 @@ class _LabelMoment(NamedTuple):
             raise ValueError(
                 f"target must hold at least two elements of finite variance; found {n}"
             )
-        # Moments about the middle of the labels: a far-off origin costs digits.
-        y = y - y.median()
 
         def excess(candidate: Tensor) -> Tensor:
             w = 1 / (v + candidate)
