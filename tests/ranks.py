@@ -1,6 +1,8 @@
 """What one process of a group does in the tests of distributed losses."""
 
+import copy
 import os
+import sys
 from datetime import timedelta
 
 import torch
@@ -77,7 +79,7 @@ def cases_for(name):
 def on_one_rank(rank, world, folder):
     """Gradients of every loss in every scenario, averaged over ranks by DDP; rank 0 writes them."""
     torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     dist.init_process_group(
         "gloo",
         init_method=f"file://{folder}/store",
@@ -95,6 +97,8 @@ def on_one_rank(rank, world, folder):
             found[name, case.name, "window"] = _one_window(loss, part(whole, mine))
         found[name, "biv", "naive"] = _one_batch(biv.BIVLoss(), part(whole, mine))
     found["errors"] = _errors(rank, world)
+    found["subgroup"] = _subgroup(rank, world)
+    found["compiled"] = _compiled()
     torch.save(found, f"{folder}/rank{rank}.pt")
     dist.destroy_process_group()
 
@@ -121,21 +125,59 @@ def _one_window(loss, rows):
     return total, gradients(model)
 
 
+def _subgroup(rank, world):
+    """A loss over the last two ranks only; any other is no member."""
+    members = [world - 2, world - 1]
+    group = dist.new_group(members)
+    if rank not in members:
+        try:
+            biv.BIVLoss(process_group=group)
+        except TypeError as error:
+            return str(error)
+    loss = biv.BIVLoss(process_group=group)
+    assert copy.deepcopy(loss).process_group is group  # as an average of models would copy it
+    pred, target, variance = batch(4, seed=rank)
+    return loss(pred, target, variance)
+
+
+def _compiled():
+    loss = biv.BIVLoss(process_group=dist.group.WORLD)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    arguments = batch(4, seed=dist.get_rank())
+    return compiled(*arguments), loss(*arguments)
+
+
 def _errors(rank, world):
     """What each rank is told when only the last one was given bad input, again and again."""
-    loss = biv.BIVLoss(process_group=dist.group.WORLD)
     good = dict(zip(("pred", "target", "variance"), batch(4), strict=True))
-    said = []
-    for bad in ({"variance": -torch.ones(4)}, {"variance": "1"}, {"pred": torch.ones(5)}):
+    bad_rank = rank == world - 1
+
+    def attempt(call, **arguments):
         try:
-            loss(**good | (bad if rank == world - 1 else {}))
+            return call(**arguments)
         except (TypeError, ValueError, RuntimeError) as error:
-            said.append(f"{type(error).__name__}: {error}")
+            return f"{type(error).__name__}: {error}"
+
+    loss = biv.BIVLoss(process_group=dist.group.WORLD)
+    said = {}
+    for name, bad in {
+        "negative variance": {"variance": -torch.ones(4)},
+        "string": {"variance": "1"},
+        "shape": {"pred": torch.ones(5)},
+    }.items():
+        said[name] = attempt(loss, **good | (bad if bad_rank else {}))
+    y = [good["target"]]
+    said["window"] = attempt(
+        loss.window, targets=y, variances=[torch.ones(5)] if bad_rank else [good["variance"]]
+    )
     # One that all ranks find for themselves, on the whole batch: none may be left waiting.
     few = biv.BIVLoss(biv.epsilon.MinimumBatchSize(4 * world + 1), process_group=dist.group.WORLD)
-    try:
-        few(**good)
-    except ValueError as error:
-        said.append(f"{type(error).__name__}: {error}")
-    said.append(float(loss(**good)))  # the group still works
+    said["too few"] = attempt(few, **good)
+    # Without validation nobody looks, and nobody waits either.
+    for name, epsilon in {"fixed": 0.05, "policy": biv.epsilon.MinimumBatchSize(2)}.items():
+        unchecked = biv.BIVLoss(epsilon, process_group=dist.group.WORLD, validate_args=False)
+        said[f"unchecked {name}"] = attempt(
+            unchecked, **good | ({"pred": torch.ones(5)} if bad_rank else {})
+        )
+    said["good"] = attempt(loss, **good)  # the group still works
     return said

@@ -76,6 +76,9 @@ def test_frozen():
     data = load_bike_2011()
     with pytest.raises(ValueError, match="read-only"):
         data.y[0] = 0
+    mine = np.ones(3)
+    Dataset(np.ones((3, 1)), mine, None, ("a",), "", "")
+    mine[0] = 2  # the caller's own array is left alone
     with pytest.raises(dataclasses.FrozenInstanceError):
         data.y = None
 

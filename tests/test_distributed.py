@@ -1,16 +1,18 @@
 """One normaliser over ranks: real processes on gloo, against the one big batch in this process."""
 
+import time
+
 import pytest
 import torch
 import torch.multiprocessing as mp
 
 import biv
-from cases import CASES
+from cases import CASES, batch
 from ranks import backward, cases_for, gradients, linear, on_one_rank, scenarios
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 180
+SECONDS = 240
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -19,9 +21,10 @@ def ranks(request, tmp_path_factory):
     world, folder = request.param, tmp_path_factory.mktemp("ranks")
     context = mp.spawn(on_one_rank, (world, str(folder)), nprocs=world, join=False)
     try:
-        # join returns at the first process that ends; it raises what a process raised.
-        while not context.join(timeout=SECONDS):
-            assert any(process.is_alive() for process in context.processes), "ranks hang"
+        deadline = time.monotonic() + SECONDS
+        # Returns at every process that ends, True at the last; raises what a process raised.
+        while not context.join(timeout=max(deadline - time.monotonic(), 0)):
+            assert time.monotonic() < deadline, "ranks hang"
     finally:
         for process in context.processes:
             process.kill()
@@ -59,16 +62,40 @@ def test_the_mean_of_local_losses_is_something_else(ranks):
 
 def test_a_bad_rank_stops_all_of_them(ranks):
     *others, bad = (found["errors"] for found in ranks)
-    assert bad[0].startswith("ValueError: variance must be non-negative")
-    assert bad[1].startswith("TypeError: variance must be a torch.Tensor; found '1'")
-    assert bad[2].startswith("ValueError: pred must have the shape of target")
+    assert bad["negative variance"].startswith("ValueError: variance must be non-negative")
+    assert bad["string"].startswith("TypeError: variance must be a torch.Tensor; found '1'")
+    assert bad["shape"].startswith("ValueError: pred must have the shape of target")
+    assert bad["window"].startswith("ValueError: variance must have the shape of target")
     for rank, said in enumerate(others):
-        for message in said[:3]:
-            assert message.startswith("RuntimeError: biv: another rank")
-            assert f"rank {rank}," in message
+        for problem in ("negative variance", "string", "shape", "window"):
+            assert said[problem].startswith("RuntimeError: biv: another rank")
+            assert f"rank {rank}," in said[problem]
     for said in (*others, bad):
-        assert "needs at least as many usable elements" in said[3]
-        assert said[4] > 0
+        assert "needs at least as many usable elements" in said["too few"]
+        assert said["good"] > 0
+
+
+def test_without_validation_a_bad_rank_leaves_no_one_waiting(ranks):
+    *others, bad = (found["errors"] for found in ranks)
+    for problem in ("unchecked fixed", "unchecked policy"):
+        assert bad[problem].startswith("ValueError: pred must have the shape")
+        assert all(said[problem].isnan() for said in others)
+
+
+def test_a_group_of_some_ranks(ranks):
+    *outside, first, second = (found["subgroup"] for found in ranks)
+    assert all("not a member" in said or "process_group must be None" in said for said in outside)
+    members = (len(ranks) - 2, len(ranks) - 1)
+    whole = [
+        torch.cat(parts) for parts in zip(*(batch(4, seed=rank) for rank in members), strict=True)
+    ]
+    torch.testing.assert_close((first + second) / 2, biv.biv_loss(*whole), rtol=1e-12, atol=0)
+
+
+def test_compiles_with_a_group(ranks):
+    for found in ranks:
+        compiled, eager = found["compiled"]
+        torch.testing.assert_close(compiled, eager, rtol=1e-12, atol=0)
 
 
 def test_a_local_loss_needs_no_group():

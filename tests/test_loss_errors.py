@@ -14,29 +14,29 @@ ROW = torch.ones(N)
 
 # What is wrong: (arguments that replace good ones, kind of error, what its message must say).
 BAD_ARGUMENTS = {
-    "pred of another shape": ({"pred": COLUMN}, ValueError, r"pred .*\(4,\); found \(4, 1\): use pred.squeeze\(-1\)"),
+    "pred of another shape": ({"pred": COLUMN}, ValueError, r"pred .*\(4,\); found \(4, 1\): use pred.reshape\(-1\)"),
     "pred of another length": ({"pred": torch.ones(5)}, ValueError, r"pred .*\(4,\); found \(5,\)"),
     "variance as a column": (
         {"variance": COLUMN},
         ValueError,
-        r"variance .*\(4,\); found \(4, 1\): use variance.squeeze\(-1\)",
+        r"variance .*\(4,\); found \(4, 1\): use variance.reshape\(-1\)",
     ),
     "variance as a row": (
         {"pred": COLUMN, "target": COLUMN, "variance": ROW},
         ValueError,
-        r"variance .*\(4, 1\); found \(4,\): use variance.unsqueeze\(-1\)",
+        r"variance .*\(4, 1\); found \(4,\): use variance.reshape\(-1, 1\)",
     ),
     "a row beside a matrix": (
         {"pred": torch.ones(N, 3), "target": torch.ones(N, 3), "variance": ROW},
         ValueError,
-        r"variance .*\(4, 3\) or \(4, 1\); found \(4,\): use variance.unsqueeze\(-1\)",
+        r"variance .*\(4, 3\) or \(4, 1\); found \(4,\): use variance.reshape\(-1, 1\)",
     ),
     "one row for all": (
         {"pred": torch.ones(N, 3), "target": torch.ones(N, 3), "variance": torch.ones(1, 3)},
         ValueError,
         r"variance .*\(4, 3\) or \(4, 1\); found \(1, 3\)",
     ),
-    "one variance for all": ({"variance": torch.tensor(1.0)}, ValueError, r"variance .*found \(\): use variance.expand\(4,\)"),
+    "one variance for all": ({"variance": torch.tensor(1.0)}, ValueError, r"variance .*found \(\): give one an element"),
     "mask of another shape": ({"mask": torch.ones(5, dtype=torch.bool)}, ValueError, r"mask .*\(4,\); found \(5,\)"),
     "sample_weight of another shape": ({"sample_weight": torch.ones(5)}, ValueError, r"sample_weight .*\(4,\); found \(5,\)"),
     "negative variance": (
@@ -89,6 +89,18 @@ def test_bad_arguments_of_every_loss(case, problem):
             call(**good_arguments() | replaced)
 
 
+def test_bad_rows_are_named_as_they_were_given():
+    pred, target, _ = batch(5, 4)
+    variance = torch.tensor([[1.0], [-1.0], [1.0], [-2.0], [-3.0]])
+    target[4] = torch.nan  # not in use, so not looked at
+    with pytest.raises(ValueError, match=r"found -1 at index \(1, 0\), -2 at index \(3, 0\)$"):
+        biv.biv_loss(pred, target, variance)
+    with pytest.raises(
+        ValueError, match=r"sample_weight .*found -1 at index \(1, 0\), -2 at index \(3, 0\)$"
+    ):
+        biv.biv_loss(pred, target, variance.abs(), sample_weight=variance)
+
+
 def test_a_missing_variance_is_an_error_except_to_l2(case):
     arguments = good_arguments() | {"variance": None}
     if case.kind == "l2":
@@ -109,7 +121,7 @@ BAD_SETTINGS = {
     "a truth value for epsilon": (biv.BIVLoss, {"epsilon": True}, TypeError, "epsilon .*found True of type bool"),
     "many epsilons": (biv.BIVLoss, {"epsilon": torch.ones(2)}, TypeError, r"epsilon .*shape \(\).*found .*shape \(2,\)"),
     "an epsilon that learns": (biv.BIVLoss, {"epsilon": torch.tensor(0.1, requires_grad=True)}, ValueError, "epsilon must not require grad"),
-    "threshold of zero": (biv.CutoffLoss, {"threshold": 0.0}, ValueError, "threshold must be a finite number > 0; found 0"),
+    "threshold of zero": (biv.CutoffLoss, {"threshold": 0.0}, ValueError, "threshold must be a number > 0; found 0"),
     "negative threshold": (biv.CutoffLoss, {"threshold": -1}, ValueError, "threshold .*found -1"),
     "NaN threshold": (biv.CutoffLoss, {"threshold": float("nan")}, ValueError, "threshold .*found nan"),
     "a string for threshold": (biv.CutoffLoss, {"threshold": "1"}, TypeError, "threshold .*found '1' of type str"),
@@ -145,11 +157,23 @@ def test_iv_has_no_limit_at_variance_zero():
     variance[2] = 0.0
     with pytest.raises(ValueError, match="variance must be positive where epsilon is 0"):
         biv.iv_loss(pred, target, variance)
-    with pytest.raises(ValueError, match="variance must be positive where epsilon is 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"variance must be positive .*found variance 0 and epsilon 0: .*window\(\)",
+    ):
         biv.BIVLoss(epsilon=0.0).sums(pred, target, variance)
+    with pytest.raises(ValueError, match="found variance 1e-39"):
+        biv.iv_loss(pred.float(), target.float(), torch.full((N,), 1e-39))
     assert biv.iv_loss(pred, target, variance, epsilon=0.1).isfinite()
     mask = variance > 0
     assert biv.iv_loss(pred, target, variance, mask=mask).isfinite()
+
+
+def test_pairs_of_a_policy_that_reads_the_batch_do_not_add_up():
+    with pytest.raises(
+        ValueError, match=r"epsilon must be a number .*MinimumBatchSize.*window\(\)"
+    ):
+        biv.BIVLoss(MinimumBatchSize(2)).sums(**good_arguments())
 
 
 @pytest.mark.parametrize("wrong", [lambda p, t: ((p - t) ** 2).mean(), lambda p, t: 0.0])
@@ -179,7 +203,7 @@ def test_a_batch_smaller_than_the_size_asked_for():
         (MinimumBatchSize, {"size": 0.5}, ValueError, "size must be a finite number >= 1; found 0.5"),
         (MinimumBatchSize, {"size": "4"}, TypeError, "size .*found '4'"),
         (MinimumBatchSize, {"fraction": 1.5}, ValueError, r"fraction must be in \(0, 1\]; found 1.5"),
-        (MinimumBatchSize, {"fraction": 0.0}, ValueError, "fraction must be a finite number > 0"),
+        (MinimumBatchSize, {"fraction": 0.0}, ValueError, r"fraction must be in \(0, 1\]; found 0"),
     ],
 )  # fmt: skip
 def test_bad_policies(policy, settings, kind, message):
@@ -197,6 +221,6 @@ def test_windows_want_one_entry_a_micro_batch():
         loss.window([], [])
     with pytest.raises(TypeError, match="variance must be a torch.Tensor; found None"):
         loss.window([y])
-    for size in (0, 1.5, True):
-        with pytest.raises(ValueError, match="size must be an integer >= 1"):
+    for size, kind in ((0, ValueError), (1.5, TypeError), (True, TypeError), ("2", TypeError)):
+        with pytest.raises(kind, match=f"size must be an integer >= 1; found {size!r}"):
             biv.accumulation_windows([1, 2], size)

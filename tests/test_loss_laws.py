@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -192,17 +193,83 @@ def test_mixed_precision_is_promoted(case):
     assert gradient(case, pred.float(), target, variance).dtype == torch.float32
 
 
-def test_pairs_add_up_and_divide(case):
-    if "fixed epsilon" not in case.laws:
-        case = next(c for c in CASES if c.name == "biv")
+@pytest.mark.parametrize("case", that_obey("fixed epsilon"), ids=by_name)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pairs_add_up_and_divide(case, weighted):
     pred, target, variance = batch(20)
+    options = {"mask": target > -1, "sample_weight": variance + 0.1} if weighted else {}
     module = case.build()
-    parts = [module.sums(pred[k], target[k], variance[k]) for k in (slice(7), slice(7, 20))]
-    total = parts[0] + parts[1]
-    torch.testing.assert_close(total.value(), module(pred, target, variance), **TIGHT)
-    whole = module.sums(pred, target, variance)
+
+    def pair(rows):
+        part = {name: option[rows] for name, option in options.items()}
+        return module.sums(pred[rows], target[rows], variance[rows], **part)
+
+    total = sum([pair(slice(7)), pair(slice(7, 9)), pair(slice(9, 20))])
+    torch.testing.assert_close(total.value(), module(pred, target, variance, **options), **TIGHT)
+    whole = pair(slice(20))
     torch.testing.assert_close(total.numerator, whole.numerator, **TIGHT)
     torch.testing.assert_close(total.denominator, whole.denominator, **TIGHT)
+
+
+def test_settings_may_change_between_batches():
+    """An ε schedule: what the module shows is what it does."""
+    pred, target, variance = batch(20)
+    loss, cutoff = biv.BIVLoss(), biv.CutoffLoss(1.0)
+    loss.epsilon, loss.base, cutoff.threshold = 2.0, "mae", 0.5
+    expected = biv.biv_loss(pred, target, variance, epsilon=2.0, base="mae")
+    assert torch.equal(loss(pred, target, variance), expected)
+    assert repr(loss) == "BIVLoss(epsilon=2.0, base='mae')"
+    expected = biv.cutoff_loss(pred, target, variance, threshold=0.5)
+    assert torch.equal(cutoff(pred, target, variance), expected)
+
+
+@pytest.mark.parametrize(
+    "number", [np.float32(0.5), np.array(0.5), Fraction(1, 2), torch.tensor(0.5), np.float64(0.5)]
+)
+def test_settings_of_any_kind_of_number(number):
+    pred, target, variance = batch(20, dtype=torch.float32)
+    for function, name in (
+        (biv.biv_loss, "epsilon"),
+        (biv.iv_loss, "epsilon"),
+        (biv.cutoff_loss, "threshold"),
+    ):
+        loss = function(pred, target, variance, **{name: number})
+        assert loss.dtype == torch.float32
+        assert torch.equal(loss, function(pred, target, variance, **{name: 0.5}))
+
+
+@pytest.mark.parametrize("infinity", [float("inf"), np.float32("inf"), torch.tensor(torch.inf)])
+def test_an_infinite_threshold_keeps_all(infinity):
+    pred, target, variance = batch(20)
+    assert biv.cutoff_loss(pred, target, variance, threshold=infinity) == biv.l2_loss(pred, target)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(torch.float32, 0.7), (torch.float16, 0.1), (torch.float64, 0.7)]
+)
+def test_a_cutoff_is_decided_in_the_precision_of_the_variance(dtype, value):
+    pred, target, _ = batch(2)
+    variance = torch.tensor([value, value / 2], dtype=dtype)
+    assert biv.cutoff_weights(variance, value).tolist() == [0, 1]
+    loss = biv.cutoff_loss(pred, target, variance, threshold=value)
+    assert loss == biv.l2_loss(pred[1:], target[1:])
+
+
+def test_a_left_out_element_needs_no_slope():
+    """A base whose slope is infinite where prediction and target meet, or whose logarithm fails."""
+    pred, target, variance = batch(6)
+    pred, target = pred.abs() + 0.1, target.abs() + 3.0
+    mask = torch.tensor([True, True, False, True, False, True])
+    for base in (
+        lambda f, y: (f - y).abs().sqrt(),
+        lambda f, y: f - y * f.log(),
+        lambda f, y: ((f - y) / y).square() / (1 - f).square(),
+    ):
+        pred[~mask] = target[~mask] = torch.nan
+        options = {"base": base, "mask": mask}
+        found = gradient(biv.biv_loss, pred, target, variance, **options)
+        assert found.isfinite().all()
+        assert not found[~mask].any()
 
 
 # ---- declared ------------------------------------------------------------------------------------

@@ -93,6 +93,23 @@ def test_weighting_is_far_less_noisy_and_agrees_where_error_and_noise_are_unrela
     assert np.std(weighted) < np.std(plain) / 5
 
 
+@pytest.mark.parametrize(
+    ("alpha", "n", "tau2"),
+    [(1.0, 100, 0.01), (1.0, 400, 0.001), (0.25, 400, 0.01), (1.0, 400, 0.5)],
+)
+def test_intervals_hold_with_an_estimated_epsilon(alpha, n, tau2):
+    """The default: two standard errors hold the truth about as often as they should, also where the
+    model is so good that the estimate of its error is often 0."""
+    rng = np.random.default_rng(13)
+    held, draws = 0, 300
+    for _ in range(draws):
+        variance = Gamma(alpha, 1.0).sample(n, rng)
+        pred = rng.normal(0, math.sqrt(tau2), n)
+        score = metrics.noise_corrected_mse(pred, corrupt(np.zeros(n), variance, rng), variance)
+        held += abs(score.value - tau2) < 1.96 * score.stderr
+    assert held / draws > 0.89
+
+
 def test_value_by_hand():
     pred, target = np.array([0.0, 0.0, 0.0]), np.array([1.0, 2.0, 3.0])
     variance = np.array([0.0, 1.0, 3.0])
@@ -215,9 +232,13 @@ def test_label_variance_has_a_floor():
     assert floored == pytest.approx(1e-3 * noisy.var())
 
 
-def test_one_trusted_label_among_hopeless_ones():
-    """All weight on one label leaves nothing to vary: no NaN, and no more than there is."""
-    assert metrics.label_variance(np.array([0.0, 5.0, -3.0]), np.array([0.0, 1e40, 1e40])) == 0
+def test_one_trusted_label_does_not_decide_alone():
+    """The noise may explain all the spread; then all weight would sit on the one trusted label."""
+    y, variance = np.array([0.0, 5.0, -3.0, 2.0, 1.0, -4.0]), np.array([0.0] + [30.0] * 5)
+    floored = metrics.label_variance(y, variance)
+    assert 1e-3 < floored < 1.0
+    assert math.isfinite(metrics.noise_corrected_r2(y, y, variance).value)
+    assert metrics.label_variance(np.array([0.0, 5.0]), np.array([0.0, 1e40])) > 0
 
 
 # ---- the others ----------------------------------------------------------------------------------
@@ -243,6 +264,22 @@ def test_r2():
     values, errors = np.array(found).T
     assert values.mean() == pytest.approx(0.75, abs=0.01)
     assert errors.mean() == pytest.approx(values.std(), rel=0.15)
+
+
+def test_r2_unweighted_where_variance_follows_the_label():
+    """σ² large for large labels: the weighted label variance is too low, the unweighted is not."""
+    rng = np.random.default_rng(14)
+    y = rng.normal(0, 2, 20_000)
+    variance = np.where(np.abs(y) > 2, 10.0, 0.01)
+    pred, noisy = y + rng.normal(0, 1, len(y)), corrupt(y, variance, rng)
+    unweighted = metrics.noise_corrected_r2(pred, noisy, variance, weighted=False)
+    assert unweighted.value == pytest.approx(0.75, abs=4 * unweighted.stderr)
+    assert metrics.noise_corrected_r2(pred, noisy, variance).value < 0.5
+    mse = metrics.noise_corrected_mse(pred, noisy, variance, epsilon=5.0).value
+    expected = 1 - mse / metrics.label_variance(noisy, variance)
+    assert metrics.noise_corrected_r2(pred, noisy, variance, epsilon=5.0).value == pytest.approx(
+        expected
+    )
 
 
 def test_r2_of_perfect_mean_and_constant():
@@ -280,17 +317,23 @@ def test_chi_squared_counts_fitted_parameters():
         fit = np.polyval(np.polyfit(x, noisy, 3), x)
         found.append(metrics.reduced_chi_squared(fit, noisy, variance, parameters=4).value)
     assert agree(np.array(found), 1.0)
+    fitted, held_out = (
+        metrics.reduced_chi_squared(fit, noisy, variance, parameters=p) for p in (4, 0)
+    )
+    assert fitted.stderr == pytest.approx(held_out.stderr * 12 / 8)
+    assert metrics.reduced_chi_squared(fit, noisy, variance, parameters=np.int64(4)) == fitted
     assert stats.kstest(np.array(found) * 8, stats.chi2(8).cdf).pvalue > 1e-3
 
 
 def test_effective_sample_size():
     variance = np.array([1.0, 2.0, np.inf])
     w = np.array([1.0, 0.25])
-    assert metrics.effective_sample_size(variance) == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    expected = w.sum() ** 2 / (w**2).sum()
+    assert metrics.effective_sample_size(variance, epsilon=0.0) == pytest.approx(expected)
     assert metrics.effective_sample_size(variance, epsilon=1e9) == pytest.approx(2.0)
-    assert metrics.effective_sample_size(np.array([0.0, 0.0, 1.0])) == 2
-    assert metrics.effective_sample_size(np.array([1e-300, 1e-300])) == 2
-    assert metrics.effective_sample_size(np.array([])) == 0
+    assert metrics.effective_sample_size(np.array([0.0, 0.0, 1.0]), epsilon=0) == 2
+    assert metrics.effective_sample_size(np.array([1e-300, 1e-300]), epsilon=0) == 2
+    assert metrics.effective_sample_size(np.array([]), epsilon=0) == 0
 
 
 ONES = np.ones(3)
@@ -299,7 +342,7 @@ ONES = np.ones(3)
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: metrics.noise_corrected_mse(ONES, ONES, np.ones((3, 1))), ValueError, r"variance .*\(3,\); found \(3, 1\): use variance.squeeze"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, np.ones((3, 1))), ValueError, r"variance .*\(3,\); found \(3, 1\): use variance.reshape\(-1\)"),
         (lambda: metrics.noise_corrected_mse(np.ones(2), ONES, ONES), ValueError, r"pred .*\(3,\); found \(2,\)"),
         (lambda: metrics.noise_corrected_mse(ONES, ONES, -ONES), ValueError, "variance .*-1 at index 0"),
         (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES * np.nan), ValueError, "variance .*nan at index 0"),
@@ -313,8 +356,10 @@ ONES = np.ones(3)
         (lambda: metrics.label_variance(np.ones(1), np.ones(1)), ValueError, "at least two elements .*found 1"),
         (lambda: metrics.reduced_chi_squared(ONES, ONES, np.zeros(3)), ValueError, "variance must be positive where epsilon is 0; found 0 in 3 elements"),
         (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=3), ValueError, "parameters must be fewer than the labels used, 3; found 3"),
-        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=-1), ValueError, "parameters must be an integer >= 0"),
-        (lambda: metrics.effective_sample_size(-ONES), ValueError, "variance .*-1 at index 0"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=-1), ValueError, "parameters must be an integer >= 0; found -1"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=1.5), TypeError, "parameters must be an integer >= 0; found 1.5"),
+        (lambda: metrics.noise_corrected_mse(ONES, np.ma.array(ONES, mask=[1, 0, 0]), ONES), TypeError, "target must not be a masked array"),
+        (lambda: metrics.effective_sample_size(-ONES, epsilon=0), ValueError, "variance .*-1 at index 0"),
     ],
 )  # fmt: skip
 def test_bad_input(call, kind, message):

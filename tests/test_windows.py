@@ -62,6 +62,27 @@ def test_a_trusted_label_in_one_micro_batch_rules_the_window():
     assert shares[1] > 0
 
 
+def test_a_window_checks_what_it_is_called_with():
+    loss, y = biv.BIVLoss(), torch.ones(3, 1)
+    whole = loss.window([y], [y])
+    with pytest.raises(
+        ValueError, match=r"pred must have the shape of target, \(3, 1\); found \(3,\)"
+    ):
+        whole(torch.ones(3), y, y)
+    with pytest.raises(ValueError, match="variance must be non-negative"):
+        whole(y, y, -y)
+    with pytest.raises(ValueError, match="variance must be non-negative"):
+        loss.window([y], [-y])
+
+
+def test_a_window_without_validation_reads_no_value():
+    y = torch.ones(3, 1, device="meta")
+    whole = biv.BIVLoss(validate_args=False).window([y, y], [y, y])
+    assert whole(y, y, y).shape == ()
+    with pytest.raises(RuntimeError):
+        biv.BIVLoss().window([y, y], [y, y])
+
+
 def test_a_window_of_nothing_is_zero():
     loss, y = biv.BIVLoss(), torch.full((3,), torch.nan)
     pred = torch.ones(3, requires_grad=True)

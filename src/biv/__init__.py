@@ -4,7 +4,7 @@ from biv import datasets, epsilon, metrics, noise
 from biv.distributed import accumulation_windows
 from biv.epsilon import epsilon_for_batch_size
 from biv.losses import biv_loss, cutoff_loss, iv_loss, l2_loss
-from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss
+from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.sums import LossSums
 from biv.weights import cutoff_weights, effective_batch_size, inverse_variance_weights
 
@@ -16,6 +16,7 @@ __all__ = [
     "IVLoss",
     "L2Loss",
     "LossSums",
+    "VarianceLoss",
     "accumulation_windows",
     "biv_loss",
     "cutoff_loss",

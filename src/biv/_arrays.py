@@ -23,8 +23,7 @@ def to_tensor(name: str, value: object) -> Tensor:
     """
     if isinstance(value, Tensor):
         return _checks.floating_tensor(name, value)
-    # A copy unless torch can share the memory: arrays may be read-only, strided backwards, or of
-    # the other byte order (FITS files are).
+    # A copy: arrays may be read-only or strided backwards, which torch does not take.
     return torch.from_numpy(np.array(to_float_array(name, value), order="C"))
 
 
@@ -43,11 +42,17 @@ def to_float_array(name: str, value: object) -> FloatArray:
         return cast(
             FloatArray, (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
         )
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must not be a masked array, whose mask would be lost; found one: use "
+            f"{name}.filled(np.nan) for targets, {name}.filled(np.inf) for variances"
+        )
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} must be an array of real numbers; found {_checks.describe(value)}")
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         return array.astype(np.float64)
+    # FITS files, for one, have the other byte order.
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,36 +23,67 @@ def values_are_readable() -> bool:
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
-def real_number(
-    name: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf
-) -> float | Tensor:
-    """A finite real number within its bounds, or a 0-d tensor of one, as it was given."""
-    expected = "a finite number"
-    if above > -math.inf:
-        expected += f" > {above:g}"
-    elif at_least > -math.inf:
-        expected += f" >= {at_least:g}"
+class Range(NamedTuple):
+    """What a number may be; `limit` is excluded from above unless `closed`."""
+
+    least: float = -math.inf
+    open_below: bool = False
+    limit: float = math.inf
+    closed: bool = False
+
+    def __contains__(self, number: object) -> bool:
+        # A NaN fails every comparison, which is what we want of it.
+        assert isinstance(number, float)
+        above = number > self.least if self.open_below else number >= self.least
+        return above and (number <= self.limit if self.closed else number < self.limit)
+
+    def __str__(self) -> str:
+        if self.limit == math.inf:
+            finite = "a number" if self.closed else "a finite number"
+            return f"{finite} {'>' if self.open_below else '>='} {self.least:g}"
+        left, right = "(" if self.open_below else "[", "]" if self.closed else ")"
+        return f"in {left}{self.least:g}, {self.limit:g}{right}"
+
+
+NON_NEGATIVE = Range(0.0)
+POSITIVE = Range(0.0, open_below=True)
+
+
+def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
+    """A real number in its range, as a float; a 0-d tensor of one stays a tensor."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, Tensor):
-        _constant_scalar(name, value, expected)
+        _constant_scalar(name, value, allowed)
         if not values_are_readable():
             return value
         number = float(value)
     elif isinstance(value, (int, float, Real)) and not isinstance(value, bool):
         number = value = float(value)
     else:
-        raise TypeError(f"{name} must be {expected}; found {describe(value)}")
-    # A NaN fails both comparisons, which is what we want of it.
-    if not (number > above and number >= at_least and number < math.inf):
-        raise ValueError(f"{name} must be {expected}; found {number:g}")
+        raise TypeError(f"{name} must be {allowed}; found {describe(value)}")
+    if number not in allowed:
+        raise ValueError(f"{name} must be {allowed}; found {number:g}")
     return value
 
 
-def _constant_scalar(name: str, value: Tensor, expected: str) -> None:
+def integer(name: str, value: object, *, at_least: int) -> int:
+    """An integer of any kind, NumPy's too; a truth value is none."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} must be an integer >= {at_least}; found {describe(value)}")
+    if number < at_least:
+        raise ValueError(f"{name} must be an integer >= {at_least}; found {number}")
+    return number
+
+
+def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
     if value.ndim != 0 or not value.is_floating_point():
         raise TypeError(
-            f"{name} must be {expected} or a floating-point tensor of shape (); "
+            f"{name} must be {allowed} or a floating-point tensor of shape (); "
             f"found {describe(value)}"
         )
     constant(name, value)
@@ -119,12 +152,13 @@ def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
 
 
 def _reshape_hint(name: str, value: Tensor, like: Tensor) -> str:
+    # What is said here must hold for arrays too.
     if value.ndim == 1 and like.ndim == 2 and value.shape[0] == like.shape[0]:
-        return f": use {name}.unsqueeze(-1)"
+        return f": use {name}.reshape(-1, 1)"
     if value.ndim == 2 and like.ndim == 1 and value.shape == (like.shape[0], 1):
-        return f": use {name}.squeeze(-1)"
+        return f": use {name}.reshape(-1)"
     if value.ndim == 0:
-        return f": use {name}.expand{tuple(like.shape)}"
+        return ": give one an element"
     return ""
 
 

@@ -32,11 +32,11 @@ class Normaliser(NamedTuple):
 
     scope: Scope
     denominator: Tensor
-    copies: int
+    world_size: int
 
     def loss(self, numerator: Tensor) -> Tensor:
         """The share of one part: over ranks they average, over micro-batches they add up."""
-        return LossSums(numerator * self.copies, self.denominator.to(numerator.dtype)).value()
+        return LossSums(numerator * self.world_size, self.denominator.to(numerator.dtype)).value()
 
 
 def normalise(
@@ -48,13 +48,11 @@ def normalise(
 ) -> tuple[Normaliser, list[Weighted]]:
     """The normaliser of all `batches` on all ranks of `group`, and the batches weighed in it."""
     with torch.no_grad():
-        variance = torch.cat([labels.variance.flatten() for labels in batches])
+        variance = torch.cat([labels.promoted().flatten() for labels in batches])
         if group is None:
-            scope = Scope.over(weighting.policy, variance, validate_args=validate_args)
+            scope = Scope.over(weighting, variance, validate_args=validate_args)
         else:
             scope = _scope_over_ranks(weighting, variance, group, validate_args=validate_args)
-        if validate_args and _checks.values_are_readable():
-            weighting.check(scope)
         weighed = [Weighted.of(weighting, labels, scope) for labels in batches]
         denominator = torch.stack([batch.denominator for batch in weighed]).sum()
         if group is None:
@@ -67,12 +65,13 @@ def normalise(
 def _scope_over_ranks(
     weighting: Weighting, variance: Tensor, group: ProcessGroup, *, validate_args: bool
 ) -> Scope:
-    least, longest = _agree(variance, group, failed=False, look=validate_args)
+    look = validate_args and _checks.values_are_readable()
+    least, longest = _agree(variance, group, failed=False, look=look)
     if weighting.policy.reads_batch:
         everything = _gather(variance.double(), int(longest), group)
-        scope = Scope.over(weighting.policy, everything, validate_args=validate_args)
-        return Scope(torch.as_tensor(scope.epsilon).to(variance), least.to(variance))
-    return Scope(weighting.policy.resolve(variance), least.to(variance))
+    else:
+        everything = least.reshape(1)  # all that is asked of the variances then
+    return Scope.over(weighting, everything, validate_args=validate_args)
 
 
 def _agree(
@@ -90,7 +89,7 @@ def _agree(
         ]
     )
     dist.all_reduce(facts, dist.ReduceOp.MAX, group)
-    if look and not failed and facts[0].item():
+    if look and facts[0].item():
         raise RuntimeError(
             "biv: another rank of the process group found its input bad and says how; "
             f"this one, rank {dist.get_rank(group)}, stops with it"
@@ -98,9 +97,19 @@ def _agree(
     return -facts[1], facts[2]
 
 
-def stop_together(group: ProcessGroup, device: torch.device) -> None:
-    """Tell the other ranks, which are about to exchange their sums, that this one has failed."""
-    _agree(torch.empty(0, device=device), group, failed=True, look=False)
+def stop_together(
+    weighting: Weighting, group: ProcessGroup, device: torch.device, *, validate_args: bool
+) -> None:
+    """Take this rank's part in what the others are about to exchange, having failed.
+
+    Where values are looked at, the others see that it failed and stop. Where not, they get NaN.
+    """
+    nothing = torch.empty(0, dtype=torch.float64, device=device)
+    _, longest = _agree(nothing, group, failed=True, look=False)
+    if not validate_args:
+        if weighting.policy.reads_batch:
+            _gather(nothing, int(longest), group)
+        dist.all_reduce(nothing.new_full((), torch.nan), dist.ReduceOp.SUM, group)
 
 
 def _gather(variance: Tensor, longest: int, group: ProcessGroup) -> Tensor:
@@ -138,9 +147,7 @@ def accumulation_windows(batches: Iterable[Item], size: int) -> Iterator[list[It
         >>> list(accumulation_windows(["a", "b", "c", "d", "e"], 2))
         [['a', 'b'], ['c', 'd'], ['e']]
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"size must be an integer >= 1; found {_checks.describe(size)}")
-    return _windows(batches, size)
+    return _windows(batches, _checks.integer("size", size, at_least=1))
 
 
 def _windows(batches: Iterable[Item], size: int) -> Iterator[list[Item]]:

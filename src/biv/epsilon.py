@@ -59,7 +59,7 @@ def epsilon_for_batch_size(
     """
     tensor = _arrays.variances("variance", variance)
     tensor = tensor.reshape(1) if tensor.ndim == 0 else tensor
-    wanted = _checks.real_number("size", size, above=0.0)
+    wanted = _checks.real_number("size", size, _checks.POSITIVE)
     dims = weights.reduced_dims(dim, tensor.ndim)
     if _checks.values_are_readable():
         _require_reachable(wanted, tensor.isfinite().sum(dims))
@@ -153,7 +153,8 @@ class Fixed(EpsilonPolicy):
     reads_batch: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _checks.real_number("epsilon", self.value, at_least=0.0)
+        value = _checks.real_number("epsilon", self.value, _checks.NON_NEGATIVE)
+        object.__setattr__(self, "value", value)
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
         """ε as given."""
@@ -182,8 +183,9 @@ class Relative(EpsilonPolicy):
     reads_batch: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _checks.real_number("fraction", self.fraction, at_least=0.0)
-        _checks.real_number("label_variance", self.label_variance, at_least=0.0)
+        for name in ("fraction", "label_variance"):
+            value = float(_checks.real_number(name, getattr(self, name), _checks.NON_NEGATIVE))
+            object.__setattr__(self, name, value)
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
         """Fraction × label variance."""
@@ -213,6 +215,10 @@ class MinimumBatchSize(EpsilonPolicy):
 
     size: float | None = None
     fraction: float | None = None
+    _ALLOWED: ClassVar[dict[str, _checks.Range]] = {
+        "size": _checks.Range(1.0),
+        "fraction": _checks.Range(0.0, open_below=True, limit=1.0, closed=True),
+    }
 
     def __post_init__(self) -> None:
         if (self.size is None) == (self.fraction is None):
@@ -220,10 +226,10 @@ class MinimumBatchSize(EpsilonPolicy):
                 f"give exactly one of size and fraction; found size={self.size}, "
                 f"fraction={self.fraction}"
             )
-        if self.size is not None:
-            _checks.real_number("size", self.size, at_least=1.0)
-        elif float(_checks.real_number("fraction", self.fraction, above=0.0)) > 1:
-            raise ValueError(f"fraction must be in (0, 1]; found {self.fraction:g}")
+        for name, allowed in self._ALLOWED.items():
+            if getattr(self, name) is not None:
+                value = float(_checks.real_number(name, getattr(self, name), allowed))
+                object.__setattr__(self, name, value)
 
     def resolve(self, variance: Tensor) -> float | Tensor:
         """The smallest ε that keeps the floor."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from biv import _arrays, _checks, _search, weights
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
+STEADY_SAMPLE_SIZE = 30  # effective labels that an estimated ε leaves at least
 
 
 class Score(NamedTuple):
@@ -43,12 +44,15 @@ def noise_corrected_mse(
             of each term: far less noisy, and unbiased (for a given ε) for the MSE *weighted so*,
             which equals the MSE **where σ² is unrelated to the model's error**. If the model is
             worse where labels are noisier, it flatters the model.
-        epsilon: ε >= 0, **absolute**, in the units of `variance`; None estimates it as the model's
-            own mean squared error (:func:`residual_variance`).
+        epsilon: ε >= 0, **absolute**, in the units of `variance`. None estimates it as the model's
+            own mean squared error (:func:`residual_variance`), and takes more where a handful of
+            labels would otherwise decide the score: as much as gives an effective sample size
+            (:func:`effective_sample_size`) of 30, or of half the labels if that is less.
 
     Returns:
         (value, stderr). The value may be negative, and is returned as it is: cut off at 0 it would
-        no longer be unbiased.
+        no longer be unbiased. The standard error is to first order: with fewer than some fifty
+        labels it is too small.
 
     Example:
         >>> import numpy as np
@@ -72,8 +76,9 @@ def noise_corrected_r2(
         pred: f, predictions not fitted on these labels.
         target: ỹ, the noisy labels; at least two.
         variance: σ².
-        weighted: As in :func:`noise_corrected_mse`.
-        epsilon: As in :func:`noise_corrected_mse`.
+        weighted: As in :func:`noise_corrected_mse`; it holds for the label variance alike, which
+            is that of :func:`label_variance` if True and var(ỹ) − mean(σ²) if False.
+        epsilon: As in :func:`noise_corrected_mse`; the label variance has an estimate of its own.
 
     Returns:
         (value, stderr): 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
@@ -89,7 +94,7 @@ def noise_corrected_r2(
     error = (f - y).square() - v
     w = _mse_weights(f - y, v, weighted, epsilon)
     mse = _weighted_mean(error, w).value
-    moment = _LabelMoment.of(y, v)
+    moment = _label_moment(y, v, weighted=weighted)
     if not moment.variance > 0:
         return Score(math.nan, math.nan)
     influence = _influence(error, w, mse) / moment.variance
@@ -127,14 +132,13 @@ def reduced_chi_squared(
         1.0
     """
     f, y, v = _elements(target, variance, pred)
-    offset = float(_checks.real_number("epsilon", epsilon, at_least=0.0))
+    offset = float(_checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE))
     if not offset and bool((v == 0).any()):
         raise ValueError(
             "variance must be positive where epsilon is 0; found 0 in "
             f"{int((v == 0).sum())} elements: pass an epsilon > 0 or leave them out"
         )
-    if isinstance(parameters, bool) or not isinstance(parameters, int) or parameters < 0:
-        raise ValueError(f"parameters must be an integer >= 0; found {parameters!r}")
+    parameters = _checks.integer("parameters", parameters, at_least=0)
     if len(v) <= parameters:
         raise ValueError(
             f"parameters must be fewer than the labels used, {len(v)}; found {parameters}"
@@ -154,8 +158,10 @@ def label_variance(target: Any, variance: Any) -> float:
     .. math:: V = \frac{\sum w (\tilde y - m)^2 - \sum w \sigma^2 (1 - w/W)}{W - \sum w^2 / W},
 
     floored at 0.001 of the weighted variance of ỹ. V₀ is the Paule–Mandel estimate, the root of
-    :math:`\sum (\tilde y - m)^2 / (\sigma^2 + V_0) = n - 1`. So one huge σ² costs nothing, where it
-    would ruin var(ỹ) − mean(σ²).
+    :math:`\sum (\tilde y - m)^2 / (\sigma^2 + V_0) = n - 1`, or more where a handful of labels
+    would otherwise decide (see `epsilon` in :func:`noise_corrected_mse`). So one huge σ² costs
+    nothing, where it would ruin var(ỹ) − mean(σ²). Like every weighted score it takes σ² to be
+    unrelated to the labels: where large labels have large σ², it is too low.
 
     Args:
         target: ỹ, the noisy labels; at least two of finite variance.
@@ -171,7 +177,7 @@ def label_variance(target: Any, variance: Any) -> float:
         1.0
     """
     y, v = _elements(target, variance)
-    return _LabelMoment.of(y, v).variance
+    return _label_moment(y, v).variance
 
 
 def residual_variance(pred: Any, target: Any, variance: Any) -> float:
@@ -194,11 +200,11 @@ def residual_variance(pred: Any, target: Any, variance: Any) -> float:
     return _residual_variance(f - y, v)
 
 
-def effective_sample_size(variance: Any, *, epsilon: float = 0.0) -> float:
+def effective_sample_size(variance: Any, *, epsilon: float) -> float:
     """How many labels a weighted evaluation really rests on: Kish's size of w = 1/(σ²+ε)².
 
-    These are the weights of :func:`noise_corrected_mse`; a small number beside n says that a few
-    labels of low σ² decide the score.
+    These are the weights of :func:`noise_corrected_mse` at that ε; a small number beside n says
+    that a few labels of low σ² decide the score.
 
     Args:
         variance: σ²; infinite ones count for nothing.
@@ -206,11 +212,11 @@ def effective_sample_size(variance: Any, *, epsilon: float = 0.0) -> float:
 
     Example:
         >>> import numpy as np
-        >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]))
+        >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]), epsilon=0.5)
         3.0
     """
     v = _arrays.variances("variance", variance).detach().double().flatten()
-    offset = float(_checks.real_number("epsilon", epsilon, at_least=0.0))
+    offset = float(_checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE))
     return float(weights.kish(_relative_weights(v, offset).square(), (0,)))
 
 
@@ -239,7 +245,7 @@ def _elements(target: Any, variance: Any, *pred: Any) -> tuple[Tensor, ...]:
     return tuple(column[used] for column in columns.values())
 
 
-def _relative_weights(variance: Tensor, epsilon: float) -> Tensor:
+def _relative_weights(variance: Tensor, epsilon: float | Tensor) -> Tensor:
     return weights.relative_weights(variance, epsilon, weights.smallest(variance))
 
 
@@ -251,8 +257,8 @@ def _mse_weights(
             raise ValueError(f"epsilon must be None with weighted=False; found {epsilon!r}")
         return torch.ones_like(variance)
     if epsilon is None:
-        epsilon = _residual_variance(residual, variance)
-    offset = float(_checks.real_number("epsilon", epsilon, at_least=0.0))
+        epsilon = _steady(_residual_variance(residual, variance), variance)
+    offset = float(_checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE))
     return _relative_weights(variance, offset).square()
 
 
@@ -285,29 +291,46 @@ class _LabelMoment(NamedTuple):
     terms: Tensor
     weights: Tensor
 
-    @classmethod
-    def of(cls, y: Tensor, v: Tensor) -> _LabelMoment:
-        n = len(y)
-        if n < 2:
-            raise ValueError(
-                f"target must hold at least two elements of finite variance; found {n}"
-            )
 
-        def excess(candidate: Tensor) -> Tensor:
-            w = 1 / (v + candidate)
-            mean = (w * y).sum() / w.sum()
-            return (w * (y - mean).square()).sum() - (n - 1)
+def _label_moment(y: Tensor, v: Tensor, *, weighted: bool = True) -> _LabelMoment:
+    n = len(y)
+    if n < 2:
+        raise ValueError(f"target must hold at least two elements of finite variance; found {n}")
 
+    def excess(candidate: Tensor) -> Tensor:
+        w = 1 / (v + candidate)
+        mean = (w * y).sum() / w.sum()
+        return (w * (y - mean).square()).sum() - (n - 1)
+
+    if weighted:
         start = _root(excess, (y - y.mean()).square().sum() / (n - 1))
-        w = _relative_weights(v, start).square()
-        total = w.sum()
-        square = (y - (w * y).sum() / total).square()
-        raw = (w * square).sum()
-        freedom = total - w.square().sum() / total
-        # One label may outweigh all others so far that nothing is left to vary about it.
-        corrected = (raw - (w * v * (1 - w / total)).sum()) / freedom if freedom > 0 else start
-        floor = LABEL_VARIANCE_FLOOR * float(raw / total)
-        return cls(max(float(corrected), floor), square - v, w)
+        w = _relative_weights(v, _steady(start, v)).square()
+    else:
+        w = torch.ones_like(v)
+    total = w.sum()
+    square = (y - (w * y).sum() / total).square()
+    raw = (w * square).sum()
+    corrected = raw - (w * v * (1 - w / total)).sum()
+    freedom = total - w.square().sum() / total
+    floor = LABEL_VARIANCE_FLOOR * float(raw / total)
+    return _LabelMoment(max(float(corrected / freedom), floor), square - v, w)
+
+
+def _steady(estimate: float, variance: Tensor) -> float:
+    """ε, raised from an estimate until a score weighted by 1/(σ²+ε)² rests on enough labels.
+
+    Where the estimate is near 0 a few labels of tiny σ² would decide alone, and no standard error
+    computed from them could be trusted.
+    """
+    wanted = min(STEADY_SAMPLE_SIZE, (len(variance) + 1) / 2)
+
+    def rests_on_enough(epsilon: Tensor) -> Tensor:
+        return weights.kish(_relative_weights(variance, epsilon).square(), (0,)) >= wanted
+
+    if bool(rests_on_enough(torch.tensor(estimate, dtype=torch.float64))):
+        return estimate
+    high = 10 * variance.amax()  # weights within 21 % of each other: almost all labels count
+    return float(_search.smallest_where(rests_on_enough, high * 1e-40, high))
 
 
 def _root(excess: Any, high: Tensor) -> float:

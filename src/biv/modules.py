@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-class VarianceLoss(nn.Module):
-    """What the four modules share. Use one of :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss`,
-    :class:`CutoffLoss`.
+class VarianceLoss(nn.Module, ABC):
+    """What the four modules share: :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss` and
+    :class:`CutoffLoss`. Their settings are attributes, which may be changed between batches.
 
     Args:
         process_group: None is local: this process normalises by its own batch alone. A group, such
@@ -30,22 +32,30 @@ class VarianceLoss(nn.Module):
             times the number of ranks, so that averaging over ranks, as DistributedDataParallel
             does with the gradients, gives those of the one big batch. Every rank must call the
             loss, be it with zero rows.
-        validate_args: Whether to look at the values. With a group it also stops all ranks when one
-            finds its input bad, rather than leave them waiting for it.
+        validate_args: Whether to look at the values. With a group, all ranks stop when one finds
+            its input bad; without validation the others get NaN instead. A policy that reads the
+            batch must learn how many rows the ranks have, and so synchronises with a device even
+            without validation.
     """  # noqa: D205
 
+    base: Base = "mse"
+
     def __init__(
-        self,
-        weighting: Weighting,
-        base: Base = "mse",
-        *,
-        process_group: ProcessGroup | None = None,
-        validate_args: bool = True,
+        self, *, process_group: ProcessGroup | None = None, validate_args: bool = True
     ) -> None:
         super().__init__()
         distributed.require_group(process_group)
-        self.recipe = Recipe(weighting, base, validate_args)
         self.process_group = process_group
+        self.validate_args = validate_args
+
+    @abstractmethod
+    def weighting(self) -> Weighting:
+        """How labels are weighed, by the settings as they are now."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The whole loss, by the settings as they are now."""
+        return Recipe(self.weighting(), self.base, self.validate_args)
 
     def forward(
         self,
@@ -57,13 +67,14 @@ class VarianceLoss(nn.Module):
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch, a 0-d tensor; see the function of the same name."""
+        recipe = self.recipe
         if self.process_group is None:
-            return self.recipe.sums(pred, target, variance, mask, sample_weight).value()
-        with self._failing_together(pred):
+            return recipe.sums(pred, target, variance, mask, sample_weight).value()
+        with self._failing_together(recipe, pred):
             sums.require_pred(pred, target)
-            labels = self.recipe.labels(target, variance, mask, sample_weight)
-        normaliser, (weighed,) = self._normalise([labels])
-        return normaliser.loss(weighed.numerator(self.recipe.base, pred))
+            labels = recipe.labels(target, variance, mask, sample_weight)
+        normaliser, (weighed,) = self._normalise(recipe, [labels])
+        return normaliser.loss(weighed.numerator(recipe.base, pred))
 
     def sums(
         self,
@@ -76,8 +87,7 @@ class VarianceLoss(nn.Module):
     ) -> LossSums:
         """The pair (Σ wℓ, denominator) of this process's batch, to be added up by the caller.
 
-        Pairs of different batches add up to the pair of the whole where ε is a number; a policy
-        that reads the batch must be resolved on the whole beforehand.
+        A policy that reads the batch is an error here: :meth:`window` resolves it on the whole.
 
         Example:
             >>> pred, target = torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3)
@@ -87,7 +97,7 @@ class VarianceLoss(nn.Module):
             >>> (pairs[0] + pairs[1]).value() == loss(pred, target, variance)
             tensor(True)
         """
-        recipe = replace(self.recipe, weighting=self.recipe.weighting.additive())
+        recipe = Recipe(self.weighting().additive(), self.base, self.validate_args)
         return recipe.sums(pred, target, variance, mask, sample_weight)
 
     def window(
@@ -106,7 +116,7 @@ class VarianceLoss(nn.Module):
         on the windows of all ranks.
 
         Args:
-            targets: The labels of each micro-batch.
+            targets: The labels of each micro-batch; a rank that has none passes one without rows.
             variances: Their variances; :class:`L2Loss` can do without.
             masks: Their masks, if any.
             sample_weights: Their importances, if any.
@@ -121,15 +131,12 @@ class VarianceLoss(nn.Module):
             ...         whole(model(x), y, v).backward()
             ...     # optimizer.step(); optimizer.zero_grad()
         """
-        with self._failing_together(next(iter(targets), None)):
-            columns = {
-                "variances": variances,
-                "masks": masks,
-                "sample_weights": sample_weights,
-            }
-            labels = [self.recipe.labels(*batch) for batch in _rows(targets, columns)]
-        normaliser, _ = self._normalise(labels)
-        return WindowLoss(self.recipe, normaliser)
+        recipe = self.recipe
+        columns = {"variances": variances, "masks": masks, "sample_weights": sample_weights}
+        with self._failing_together(recipe, *targets[:1]):
+            labels = [recipe.labels(*batch) for batch in _rows(targets, columns)]
+        normaliser, _ = self._normalise(recipe, labels)
+        return WindowLoss(recipe, normaliser)
 
     def extra_repr(self) -> str:
         """The settings, as they would be given again."""
@@ -139,23 +146,35 @@ class VarianceLoss(nn.Module):
         return {}
 
     @contextmanager
-    def _failing_together(self, device_of: object) -> Iterator[None]:
+    def _failing_together(self, recipe: Recipe, *device_of: object) -> Iterator[None]:
         """Tell the other ranks of an error here, so that none waits for a rank that has gone."""
         try:
             yield
-        except (TypeError, ValueError):
+        except Exception:
             if self.process_group is not None:
-                device = device_of.device if isinstance(device_of, Tensor) else torch.device("cpu")
-                distributed.stop_together(self.process_group, device)
+                devices = [value.device for value in device_of if isinstance(value, Tensor)]
+                distributed.stop_together(
+                    recipe.weighting,
+                    self.process_group,
+                    *devices or [torch.device("cpu")],
+                    validate_args=recipe.validate_args,
+                )
             raise
 
-    def _normalise(self, batches: Sequence[Labels]) -> tuple[Normaliser, list[Weighted]]:
+    def _normalise(
+        self, recipe: Recipe, batches: Sequence[Labels]
+    ) -> tuple[Normaliser, list[Weighted]]:
         return distributed.normalise(
-            self.recipe.weighting,
-            batches,
-            self.process_group,
-            validate_args=self.recipe.validate_args,
+            recipe.weighting, batches, self.process_group, validate_args=recipe.validate_args
         )
+
+    def __deepcopy__(self, memo: dict[int, object]) -> VarianceLoss:
+        # A process group cannot be copied, nor should it: the copy belongs to the same one.
+        state = self.__dict__.copy()
+        group = state.pop("process_group")
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(copy.deepcopy(state, memo), process_group=group)
+        return twin
 
 
 def _rows(
@@ -198,17 +217,15 @@ class WindowLoss:
 
 
 class L2Loss(VarianceLoss):
-    """:func:`biv.l2_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    """:func:`biv.l2_loss` as a module; its arguments are those of :class:`VarianceLoss`.
 
     Example:
         >>> L2Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
         tensor(2.5000)
     """
 
-    def __init__(
-        self, *, process_group: ProcessGroup | None = None, validate_args: bool = True
-    ) -> None:
-        super().__init__(sums.L2(), process_group=process_group, validate_args=validate_args)
+    def weighting(self) -> Weighting:  # noqa: D102
+        return sums.L2()
 
 
 class IVLoss(VarianceLoss):
@@ -229,9 +246,12 @@ class IVLoss(VarianceLoss):
         process_group: ProcessGroup | None = None,
         validate_args: bool = True,
     ) -> None:
-        weighting = sums.IV(as_policy(epsilon))
-        super().__init__(weighting, process_group=process_group, validate_args=validate_args)
+        super().__init__(process_group=process_group, validate_args=validate_args)
         self.epsilon = epsilon
+        self.weighting()  # raises now what it would raise at the first batch
+
+    def weighting(self) -> Weighting:  # noqa: D102
+        return sums.IV(as_policy(self.epsilon))
 
     def _settings(self) -> dict[str, object]:
         return {"epsilon": self.epsilon}
@@ -243,7 +263,7 @@ class BIVLoss(VarianceLoss):
     Args:
         epsilon: ε, **absolute**, in the units of the variance: 0.05 suits labels of unit variance.
             Or a policy of :mod:`biv.epsilon`, such as
-            ``Relative(0.05, label_variance)`` or ``MinimumBatchSize(64)``.
+            ``Relative(0.05, label_variance)`` or ``MinimumBatchSize(fraction=0.5)``.
         base: "mse", "mae", "huber", or a callable giving elementwise losses.
 
     Example:
@@ -260,9 +280,13 @@ class BIVLoss(VarianceLoss):
         process_group: ProcessGroup | None = None,
         validate_args: bool = True,
     ) -> None:
-        weighting = sums.BIV(as_policy(epsilon))
-        super().__init__(weighting, base, process_group=process_group, validate_args=validate_args)
+        super().__init__(process_group=process_group, validate_args=validate_args)
         self.epsilon, self.base = epsilon, base
+        self.weighting()
+        sums.resolve_base(base)
+
+    def weighting(self) -> Weighting:  # noqa: D102
+        return sums.BIV(as_policy(self.epsilon))
 
     def _settings(self) -> dict[str, object]:
         return {"epsilon": self.epsilon, "base": self.base}
@@ -287,9 +311,12 @@ class CutoffLoss(VarianceLoss):
         process_group: ProcessGroup | None = None,
         validate_args: bool = True,
     ) -> None:
-        weighting = sums.Cutoff(threshold)
-        super().__init__(weighting, process_group=process_group, validate_args=validate_args)
+        super().__init__(process_group=process_group, validate_args=validate_args)
         self.threshold = threshold
+        self.weighting()
+
+    def weighting(self) -> Weighting:  # noqa: D102
+        return sums.Cutoff(self.threshold)
 
     def _settings(self) -> dict[str, object]:
         return {"threshold": self.threshold}

@@ -20,6 +20,17 @@ from biv._arrays import FloatArray
 ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
 
 
+def _number(name: str, value: object, allowed: _checks.Range, why: str = "") -> float:
+    try:
+        return float(_checks.real_number(name, value, allowed))
+    except ValueError as error:
+        raise ValueError(f"{error} ({why})" if why else str(error)) from None
+
+
+def _up_to(limit: float) -> _checks.Range:
+    return _checks.Range(0.0, limit=limit * (1 + ROUNDING), closed=True)
+
+
 class NoiseModel(Protocol):
     """A distribution P(σ²) with support on σ² >= 0."""
 
@@ -63,7 +74,7 @@ class Uniform:
     def __init__(
         self, mean: float, variance: float | None = None, *, spread: float | None = None
     ) -> None:
-        mu = float(_checks.real_number("mean", mean, at_least=0.0))
+        mu = _number("mean", mean, _checks.NON_NEGATIVE)
         largest = mu**2 / 3
         if (variance is None) == (spread is None):
             raise ValueError(
@@ -71,17 +82,9 @@ class Uniform:
                 f"found variance={variance}, spread={spread}"
             )
         if variance is not None:
-            v = float(_checks.real_number("variance", variance, at_least=0.0))
-            if v > largest * (1 + ROUNDING):
-                raise ValueError(
-                    f"variance must be in [0, {largest:g}], which is [0, mean²/3], for the "
-                    f"support of σ² to stay above 0; found {v:g}"
-                )
+            v = _number("variance", variance, _up_to(largest), "mean²/3 at most, where a is 0")
         else:
-            share = float(_checks.real_number("spread", spread, at_least=0.0))
-            if share > 1:
-                raise ValueError(f"spread must be in [0, 1]; found {share:g}")
-            v = share * largest
+            v = largest * _number("spread", spread, _up_to(1.0))
         object.__setattr__(self, "mean", mu)
         object.__setattr__(self, "variance", v)
 
@@ -123,23 +126,11 @@ class BinaryUniform:
     low: ClassVar[Uniform] = Uniform(0.5, spread=1.0)
 
     def __post_init__(self) -> None:
-        p = float(_checks.real_number("p", self.p, at_least=0.0))
-        if p >= 1:
-            raise ValueError(f"p must be in [0, 1); found {p:g}")
-        mean = float(_checks.real_number("mean", self.mean, at_least=0.0))
-        high_mean = (mean - p * self.low.mean) / (1 - p)
-        if high_mean < 0:
-            raise ValueError(
-                f"mean must be at least {p * self.low.mean:g}, which is p/2, for the high-noise "
-                f"regime to have a mean >= 0; found {mean:g}"
-            )
-        v = float(_checks.real_number("high_variance", self.high_variance, at_least=0.0))
-        largest = high_mean**2 / 3
-        if v > largest * (1 + ROUNDING):
-            raise ValueError(
-                f"high_variance must be in [0, {largest:g}], which is [0, μ_h²/3] with "
-                f"μ_h = {high_mean:g}; found {v:g}"
-            )
+        p = _number("p", self.p, _checks.Range(0.0, limit=1.0))
+        least = p * self.low.mean
+        mean = _number("mean", self.mean, _checks.Range(least), "p/2 at least, where μ_h is 0")
+        high_mean = (mean - least) / (1 - p)
+        v = _number("high_variance", self.high_variance, _up_to(high_mean**2 / 3), "at most μ_h²/3")
         object.__setattr__(self, "p", p)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "high_variance", v)
@@ -190,10 +181,8 @@ class Gamma:
     support: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        alpha = float(_checks.real_number("alpha", self.alpha, above=0.0))
-        mean = float(_checks.real_number("mean", self.mean, above=0.0))
-        object.__setattr__(self, "alpha", alpha)
-        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "alpha", _number("alpha", self.alpha, _checks.POSITIVE))
+        object.__setattr__(self, "mean", _number("mean", self.mean, _checks.POSITIVE))
 
     @property
     def variance(self) -> float:
@@ -226,15 +215,9 @@ def corrupt(
         >>> corrupt(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.random.default_rng(0))
         array([1., 2.])
     """
-    labels = _arrays.to_float_array("y", y)
-    sigma2 = _variances(variance)
-    if sigma2.shape != labels.shape and not (
-        labels.ndim == sigma2.ndim == 2 and sigma2.shape == (labels.shape[0], 1)
-    ):
-        raise ValueError(
-            f"variance must have the shape of y, {labels.shape}, or be (N, 1) beside (N, D); "
-            f"found {sigma2.shape}"
-        )
+    clean, given = _arrays.to_tensor("y", y).detach(), _arrays.variances("variance", variance)
+    labels = _arrays.to_float_array("y", clean)
+    sigma2 = _arrays.to_float_array("variance", _checks.expanded("variance", given, "y", clean))
     noise = _generator(generator).standard_normal(labels.shape)
     known = np.isfinite(sigma2)
     noisy = labels + np.sqrt(np.where(known, sigma2, 0.0)) * noise
@@ -263,14 +246,10 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
         >>> disturb(np.array([0.0, 4.0]), 0.0, np.random.default_rng(0))
         array([0., 4.])
     """
-    sigma2 = _variances(variance)
-    relative = math.sqrt(float(_checks.real_number("d_v", d_v, at_least=0.0))) / 3
+    sigma2 = _arrays.to_float_array("variance", _arrays.variances("variance", variance))
+    relative = math.sqrt(_number("d_v", d_v, _checks.NON_NEGATIVE)) / 3
     factor = np.abs(1 + relative * _generator(generator).standard_normal(sigma2.shape))
     return (sigma2 * factor).astype(sigma2.dtype)
-
-
-def _variances(variance: npt.ArrayLike) -> FloatArray:
-    return _arrays.to_float_array("variance", _arrays.variances("variance", variance))
 
 
 def _generator(generator: np.random.Generator) -> np.random.Generator:

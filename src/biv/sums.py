@@ -29,7 +29,7 @@ BASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class LossSums(NamedTuple):
-    """The pair behind a loss. Pairs of one ε add up; the loss is their quotient.
+    """The pair behind a loss. Pairs of one ε add up, with + or sum(); the loss is their quotient.
 
     Example:
         >>> one = LossSums(torch.tensor(6.0), torch.tensor(2.0))
@@ -46,16 +46,24 @@ class LossSums(NamedTuple):
             return NotImplemented
         return LossSums(self.numerator + other.numerator, self.denominator + other.denominator)
 
+    def __radd__(self, other: object) -> LossSums:
+        return self if other == 0 else NotImplemented  # where sum() starts
+
     def value(self) -> Tensor:
         """Numerator / denominator; 0, still attached to the graph, where nothing is left."""
-        return self.numerator / torch.where(self.denominator > 0, self.denominator, 1.0)
+        return self.numerator / torch.where(self.denominator == 0, 1.0, self.denominator)
 
 
 class Labels(NamedTuple):
-    """One batch of labels, checked, of one floating-point dtype and one shape.
+    """One batch of labels, checked and of one shape.
 
     An element that must not count (masked out, a NaN target, an infinite variance, a sample weight
     of 0) has variance +inf here, to which every weighting gives weight 0: one mechanism for all.
+
+    Attributes:
+        target: In the dtype to compute in.
+        variance: In the dtype it was given in, in which a cutoff is decided.
+        sample_weight: In the dtype to compute in.
     """
 
     target: Tensor
@@ -85,24 +93,27 @@ class Labels(NamedTuple):
             good = target.isfinite() | ~used
             _checks.all_elements("target", target, good, "finite, or NaN where it is missing")
         if sample_weight is not None:
-            sample_weight = _weight_argument("sample_weight", sample_weight, target)
-            dtype = torch.promote_types(dtype, sample_weight.dtype)
+            importance = _weight_argument("sample_weight", sample_weight, target)
             if look:
-                good = ((sample_weight >= 0) & sample_weight.isfinite()) | ~used
+                good = (sample_weight >= 0) & sample_weight.isfinite()
+                good = good | ~_spoken_for(sample_weight, used)
                 _checks.all_elements("sample_weight", sample_weight, good, "finite and >= 0")
-            used = used & (sample_weight > 0)
-            sample_weight = torch.where(used, sample_weight.to(dtype), 0.0)
+            dtype = torch.promote_types(dtype, importance.dtype)
+            used = used & (importance > 0)
+            sample_weight = torch.where(used, importance.to(dtype), 0.0)
         if variance is None:
-            variance = target.new_zeros(()).expand(target.shape)
+            own = target.new_zeros(()).expand(target.shape)
         else:
-            variance = _weight_argument("variance", variance, target)
-            dtype = torch.promote_types(dtype, variance.dtype)
+            own = _weight_argument("variance", variance, target)
             if look:
-                good = (variance >= 0) | ~used
+                good = (variance >= 0) | ~_spoken_for(variance, used)
                 _checks.all_elements("variance", variance, good, "non-negative and not NaN")
-        return cls(
-            target.to(dtype), torch.where(used, variance.to(dtype), torch.inf), sample_weight
-        )
+            dtype = torch.promote_types(dtype, own.dtype)
+        return cls(target.to(dtype), torch.where(used, own, torch.inf), sample_weight)
+
+    def promoted(self) -> Tensor:
+        """The variance in the dtype to compute in."""
+        return self.variance.to(self.target.dtype)
 
 
 def _weight_argument(name: str, value: object, target: Tensor) -> Tensor:
@@ -116,6 +127,11 @@ def _beside_target(name: str, value: Tensor, target: Tensor) -> Tensor:
     return _checks.expanded(name, value, "target", target)
 
 
+def _spoken_for(argument: Tensor, used: Tensor) -> Tensor:
+    """Which entries of an argument, in the shape it was given, belong to an element in use."""
+    return used if argument.shape == used.shape else used.any(dim=1, keepdim=True)
+
+
 class Scope(NamedTuple):
     """What is resolved once over everything that shares a normaliser, before any weight."""
 
@@ -123,11 +139,15 @@ class Scope(NamedTuple):
     smallest_variance: Tensor
 
     @classmethod
-    def over(cls, policy: EpsilonPolicy, variance: Tensor, *, validate_args: bool) -> Scope:
+    def over(cls, weighting: Weighting, variance: Tensor, *, validate_args: bool) -> Scope:
         """The scope of these variances; +inf as the smallest where nothing is left."""
-        if validate_args and _checks.values_are_readable():
-            policy.check(variance)
-        return cls(policy.resolve(variance), weights.smallest(variance))
+        look = validate_args and _checks.values_are_readable()
+        if look:
+            weighting.policy.check(variance)
+        scope = cls(weighting.policy.resolve(variance), weights.smallest(variance))
+        if look:
+            weighting.check(scope)
+        return scope
 
 
 class Weighting(ABC):
@@ -137,8 +157,8 @@ class Weighting(ABC):
     variance_is_optional = False
 
     @abstractmethod
-    def weights(self, variance: Tensor, scope: Scope) -> Tensor:
-        """w, in the dtype of the variance; 0 where it is +inf."""
+    def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
+        """W in the dtype asked for; 0 where the variance is +inf."""
 
     def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
         """Σ w, or what stands for it."""
@@ -159,8 +179,8 @@ class L2(Weighting):
     policy = Fixed(0.0)
     variance_is_optional = True
 
-    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: ARG002, D102
-        return variance.isfinite().to(variance.dtype)
+    def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: ARG002, D102
+        return variance.isfinite().to(dtype)
 
 
 @dataclass(frozen=True)
@@ -171,10 +191,10 @@ class Cutoff(Weighting):
     policy = Fixed(0.0)
 
     def __post_init__(self) -> None:
-        weights.positive_threshold(self.threshold)
+        object.__setattr__(self, "threshold", weights.positive_threshold(self.threshold))
 
-    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: ARG002, D102
-        return (variance < self.threshold).to(variance.dtype)
+    def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: ARG002, D102
+        return (variance < self.threshold).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -183,27 +203,16 @@ class IV(Weighting):
 
     policy: EpsilonPolicy
 
-    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: D102
-        return 1.0 / (variance + scope.epsilon)
+    def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: D102
+        return 1.0 / (variance.to(dtype) + scope.epsilon)
 
     def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: D102
         return variance.isfinite().sum().to(w.dtype)
 
     def check(self, scope: Scope) -> None:  # noqa: D102
-        if bool(scope.smallest_variance + scope.epsilon == 0):
-            raise ValueError(
-                "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
-                "finite; found variance 0 and epsilon 0: pass an epsilon > 0, or use the BIV loss, "
-                "which has a limit there"
-            )
-
-
-@dataclass(frozen=True)
-class AbsoluteBIV(IV):
-    """BIV in weights not divided by their largest, so that pairs of many batches add up."""
-
-    def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002, D102
-        return w.sum()
+        _require_finite_weights(
+            scope, "pass an epsilon > 0, or use the BIV loss, which has a limit"
+        )
 
 
 @dataclass(frozen=True)
@@ -215,11 +224,40 @@ class BIV(Weighting):
 
     policy: EpsilonPolicy
 
-    def weights(self, variance: Tensor, scope: Scope) -> Tensor:  # noqa: D102
-        return weights.relative_weights(variance, scope.epsilon, scope.smallest_variance)
+    def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: D102
+        smallest = scope.smallest_variance.to(dtype)
+        return weights.relative_weights(variance.to(dtype), scope.epsilon, smallest)
 
     def additive(self) -> Weighting:  # noqa: D102
         return AbsoluteBIV(self.policy)
+
+
+@dataclass(frozen=True)
+class AbsoluteBIV(Weighting):
+    """BIV in weights not divided by their largest, so that pairs of many batches add up."""
+
+    policy: EpsilonPolicy
+
+    def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: D102
+        return 1.0 / (variance.to(dtype) + scope.epsilon)
+
+    def check(self, scope: Scope) -> None:  # noqa: D102
+        if self.policy.reads_batch:
+            raise ValueError(
+                "epsilon must be a number for pairs of different batches to add up; "
+                f"found {self.policy}: use window(), which resolves it once on all of them"
+            )
+        _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
+
+
+def _require_finite_weights(scope: Scope, remedy: str) -> None:
+    least = scope.smallest_variance + scope.epsilon
+    if bool((1.0 / least).isinf()):
+        raise ValueError(
+            "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
+            f"finite; found variance {scope.smallest_variance.item():g} and epsilon "
+            f"{float(scope.epsilon):g}: {remedy}"
+        )
 
 
 class Weighted(NamedTuple):
@@ -232,15 +270,14 @@ class Weighted(NamedTuple):
     @classmethod
     def of(cls, weighting: Weighting, labels: Labels, scope: Scope) -> Weighted:
         """Weigh one batch in a scope that may be wider than it."""
-        w = weighting.weights(labels.variance, scope)
+        w = weighting.weights(labels.variance, scope, labels.target.dtype)
         if labels.sample_weight is not None:
             w = w * labels.sample_weight
         return cls(labels.target, w, weighting.denominator(labels.variance, w))
 
     def sums(self, base: Base, pred: Tensor) -> LossSums:
         """The pair of this batch alone."""
-        numerator = self.numerator(base, pred)
-        return LossSums(numerator, self.denominator.to(numerator.dtype))
+        return LossSums(self.numerator(base, pred), self.denominator)
 
     def numerator(self, base: Base, pred: Tensor) -> Tensor:
         """Σ wℓ. Whatever an element of weight 0 holds, it reaches no sum and no gradient."""
@@ -297,7 +334,9 @@ class Recipe:
     ) -> Labels:
         """The labels of one batch, checked."""
         if variance is None and not self.weighting.variance_is_optional:
-            _checks.floating_tensor("variance", variance)  # raises
+            raise TypeError(
+                "variance must be a torch.Tensor; found None: only the L2 loss can do without"
+            )
         return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
 
     def sums(
@@ -311,9 +350,7 @@ class Recipe:
         """The pair of one batch that shares its normaliser with no other."""
         require_pred(pred, target)
         labels = self.labels(target, variance, mask, sample_weight)
-        scope = Scope.over(self.weighting.policy, labels.variance, validate_args=self.validate_args)
-        if self.validate_args and _checks.values_are_readable():
-            self.weighting.check(scope)
+        scope = Scope.over(self.weighting, labels.promoted(), validate_args=self.validate_args)
         return Weighted.of(self.weighting, labels, scope).sums(self.base, pred)
 
 

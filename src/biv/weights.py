@@ -64,9 +64,9 @@ def cutoff_weights(variance: Array, threshold: float | Tensor) -> Array:
 
 def positive_threshold(threshold: object) -> float | Tensor:
     """C as a number above 0; +inf keeps every label of finite variance."""
-    if isinstance(threshold, float) and threshold == float("inf"):
-        return threshold
-    return _checks.real_number("threshold", threshold, above=0.0)
+    return _checks.real_number(
+        "threshold", threshold, _checks.Range(0.0, open_below=True, closed=True)
+    )
 
 
 def effective_batch_size(weights: Array, dim: int | Sequence[int] | None = None) -> Array:
@@ -155,7 +155,7 @@ def reduced_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 def _broadcastable_epsilon(epsilon: Any, variance: Tensor) -> float | Tensor:
     if not hasattr(epsilon, "ndim") or epsilon.ndim == 0:
-        return _checks.real_number("epsilon", epsilon, at_least=0.0)
+        return _checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE)
     tensor = _arrays.to_tensor("epsilon", epsilon)
     if _checks.values_are_readable():
         finite = (tensor >= 0) & ~tensor.isinf()

@@ -40,9 +40,12 @@ class Dataset:
             raise ValueError(
                 f"feature_names must name the {d} columns of x; found {len(self.feature_names)}"
             )
-        for array in (self.x, self.y, self.variance):
+        for name in ("x", "y", "variance"):
+            array = getattr(self, name)
             if array is not None:
-                array.flags.writeable = False
+                view = array.view()  # the caller's own array stays writable
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
 
     def __len__(self) -> int:
         return len(self.y)
