@@ -138,11 +138,12 @@ MUTANTS = [
         "test_windows.py test_distributed.py",
         ("numerator * self.world_size", "numerator"),
         ("dist.all_reduce(denominator, dist.ReduceOp.SUM, group)", "pass"),
-        ("least.to(variance))\n    return", "variance.amin())\n    return"),
-        (
-            "return Scope(weighting.policy.resolve(variance), least.to(variance))",
-            "return Scope.over(weighting.policy, variance, validate_args=False)",
-        ),
+        ("least.reshape(1)", "variance"),
+        ("dist.ReduceOp.SUM, group)\n        return", "dist.ReduceOp.SUM)\n        return"),
+        ("dist.get_world_size(group)), weighed", "dist.get_world_size()), weighed"),
+        ("validate_args and _checks.values_are_readable()", "validate_args"),
+        ("    if not validate_args:\n", "    if False:\n"),
+        ("new_full((), torch.nan)", "new_full((), 0.0)"),
         (
             "everything = _gather(variance.double(), int(longest), group)",
             "everything = variance.double()",
@@ -186,8 +187,8 @@ MUTANTS = [
         ("np.abs(1 + relative", "(1 + relative"),
         ("/ 3\n    factor", "/ 9\n    factor"),
         (
-            'math.sqrt(float(_checks.real_number("d_v", d_v, at_least=0.0)))',
-            'float(_checks.real_number("d_v", d_v, at_least=0.0))',
+            'math.sqrt(_number("d_v", d_v, _checks.NON_NEGATIVE))',
+            '_number("d_v", d_v, _checks.NON_NEGATIVE)',
         ),
     ),
     *of(
