@@ -29,7 +29,7 @@ def of(file, tests, *pairs):
     return [Mutant(file, good, bad, tests) for good, bad in pairs]
 
 
-LOSSES = "test_loss_laws.py test_loss_torch.py test_loss_errors.py test_windows.py"
+LOSSES = "test_losses.py test_loss_laws.py test_loss_torch.py test_loss_errors.py test_windows.py"
 MUTANTS = [
     *of(
         "weights.py",
@@ -111,27 +111,31 @@ MUTANTS = [
         ("torch.where(used, own, torch.inf)", "own"),
         ("dtype = torch.promote_types(dtype, own.dtype)", "pass"),
         ("dtype = torch.promote_types(dtype, importance.dtype)", "pass"),
-        ("variance.isfinite().to(dtype)", "torch.ones_like(variance, dtype=dtype)"),
-        ("(variance < self.threshold)", "(variance <= self.threshold)"),
-        ("1.0 / (variance.to(dtype) + scope.epsilon)", "1.0 / variance.to(dtype)"),
-        ("variance.isfinite().sum().to(w.dtype)", "w.sum()"),
-        ("if bool((1.0 / least).isinf()):", "if False:"),
         ("w = w * labels.sample_weight", "pass"),
         ("torch.where(counts, pred.to(dtype), 0.5)", "pred.to(dtype)"),
         ("torch.where(counts, self.target.to(dtype), 1.0)", "self.target.to(dtype)"),
         ("(pred - target).square()", "(pred - target).square() / 2"),
         ("(pred - target).abs()", "(pred - target)"),
         ("loss.shape != pred.shape", "False"),
-        ("weighting.policy.check(variance)", "pass"),
         ("pred.to(dtype), 0.5)", "pred.to(dtype), 1.0)"),
-        ("(variance < self.threshold)", "(variance.double() < self.threshold)"),
-        ("if self.policy.reads_batch:", "if False:"),
         ("return self if other == 0 else NotImplemented", "return NotImplemented"),
-        ("return AbsoluteBIV(self.policy)", "return self"),
         (
             "dtype = torch.promote_types(pred.dtype, self.weights.dtype)",
             "dtype = self.weights.dtype",
         ),
+    ),
+    *of(
+        "weightings.py",
+        LOSSES,
+        ("variance.isfinite().to(dtype)", "torch.ones_like(variance, dtype=dtype)"),
+        ("(variance < self.threshold)", "(variance <= self.threshold)"),
+        ("1.0 / (variance.to(dtype) + scope.epsilon)", "1.0 / variance.to(dtype)"),
+        ("variance.isfinite().sum().to(w.dtype)", "w.sum()"),
+        ("if bool((1.0 / least).isinf()):", "if False:"),
+        ("weighting.policy.check(variance)", "pass"),
+        ("(variance < self.threshold)", "(variance.double() < self.threshold)"),
+        ("if self.policy.reads_batch:", "if False:"),
+        ("return AbsoluteBIV(self.policy)", "return self"),
     ),
     *of(
         "distributed.py",

@@ -19,7 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from biv import _checks, weights
-from biv.sums import Labels, LossSums, Scope, Weighted, Weighting
+from biv.sums import Labels, LossSums, Weighted
+from biv.weightings import Scope, Weighting
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from biv import sums
+from biv import weightings
 from biv.epsilon import EpsilonPolicy, as_policy
 from biv.sums import Base, Recipe
 
@@ -65,7 +65,7 @@ def l2_loss(
         >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
         tensor(2.5000)
     """
-    recipe = Recipe(sums.L2(), "mse", validate_args)
+    recipe = Recipe(weightings.L2(), "mse", validate_args)
     return recipe.sums(pred, target, variance, mask, sample_weight).value()
 
 
@@ -107,7 +107,7 @@ def iv_loss(
         >>> biv.iv_loss(pred, target, torch.tensor([1.0, 2.0]))
         tensor(1.5000)
     """
-    recipe = Recipe(sums.IV(as_policy(epsilon)), "mse", validate_args)
+    recipe = Recipe(weightings.IV(as_policy(epsilon)), "mse", validate_args)
     return recipe.sums(pred, target, variance, mask, sample_weight).value()
 
 
@@ -155,7 +155,7 @@ def biv_loss(
         >>> biv.biv_loss(pred, target, torch.tensor([1.0, 2.0]), epsilon=0.0)
         tensor(2.)
     """
-    recipe = Recipe(sums.BIV(as_policy(epsilon)), base, validate_args)
+    recipe = Recipe(weightings.BIV(as_policy(epsilon)), base, validate_args)
     return recipe.sums(pred, target, variance, mask, sample_weight).value()
 
 
@@ -194,5 +194,5 @@ def cutoff_loss(
         >>> biv.cutoff_loss(pred, target, torch.tensor([1.0, 2.0]), threshold=2.0)
         tensor(1.)
     """
-    recipe = Recipe(sums.Cutoff(threshold), "mse", validate_args)
+    recipe = Recipe(weightings.Cutoff(threshold), "mse", validate_args)
     return recipe.sums(pred, target, variance, mask, sample_weight).value()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from biv import distributed, sums
+from biv import distributed, sums, weightings
 from biv.distributed import Normaliser
 from biv.epsilon import EpsilonPolicy, as_policy
-from biv.sums import Base, Labels, LossSums, Recipe, Weighted, Weighting
+from biv.sums import Base, Labels, LossSums, Recipe, Weighted
+from biv.weightings import Weighting
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -225,7 +226,7 @@ class L2Loss(VarianceLoss):
     """
 
     def weighting(self) -> Weighting:  # noqa: D102
-        return sums.L2()
+        return weightings.L2()
 
 
 class IVLoss(VarianceLoss):
@@ -251,7 +252,7 @@ class IVLoss(VarianceLoss):
         self.weighting()  # raises now what it would raise at the first batch
 
     def weighting(self) -> Weighting:  # noqa: D102
-        return sums.IV(as_policy(self.epsilon))
+        return weightings.IV(as_policy(self.epsilon))
 
     def _settings(self) -> dict[str, object]:
         return {"epsilon": self.epsilon}
@@ -286,7 +287,7 @@ class BIVLoss(VarianceLoss):
         sums.resolve_base(base)
 
     def weighting(self) -> Weighting:  # noqa: D102
-        return sums.BIV(as_policy(self.epsilon))
+        return weightings.BIV(as_policy(self.epsilon))
 
     def _settings(self) -> dict[str, object]:
         return {"epsilon": self.epsilon, "base": self.base}
@@ -316,7 +317,7 @@ class CutoffLoss(VarianceLoss):
         self.weighting()
 
     def weighting(self) -> Weighting:  # noqa: D102
-        return sums.Cutoff(self.threshold)
+        return weightings.Cutoff(self.threshold)
 
     def _settings(self) -> dict[str, object]:
         return {"threshold": self.threshold}
