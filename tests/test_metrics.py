@@ -62,6 +62,7 @@ def test_weighted_is_unbiased_for_the_weighted_error(problem, epsilon):
     assert not agree(found[:, 0], np.mean((pred - y) ** 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [True, False])
 def test_standard_errors_are_honest(weighted):
     """Over draws of labels and errors alike, the spread of the score is what it said it would be."""
@@ -80,6 +81,7 @@ def test_standard_errors_are_honest(weighted):
     assert errors.mean() == pytest.approx(values.std(), rel=0.1)
 
 
+@pytest.mark.slow
 def test_weighting_is_far_less_noisy_and_agrees_where_error_and_noise_are_unrelated():
     rng = np.random.default_rng(3)
     plain, weighted = [], []
@@ -93,6 +95,7 @@ def test_weighting_is_far_less_noisy_and_agrees_where_error_and_noise_are_unrela
     assert np.std(weighted) < np.std(plain) / 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "n", "tau2"),
     [(1.0, 100, 0.01), (1.0, 400, 0.001), (0.25, 400, 0.01), (1.0, 400, 0.5)],
@@ -186,6 +189,7 @@ def test_label_variance_is_the_sample_variance_of_clean_labels():
     assert metrics.label_variance(np.full(3, 2.0), np.zeros(3)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.25, 1.0, 10.0])
 def test_label_variance_is_close_to_the_clean_one(alpha):
     rng = np.random.default_rng(6)
@@ -253,6 +257,7 @@ def test_residual_variance_is_the_models_own_error():
     assert metrics.residual_variance(np.zeros(3), np.zeros(3), np.ones(3)) == 0
 
 
+@pytest.mark.slow
 def test_r2():
     rng = np.random.default_rng(9)
     found = []
@@ -308,6 +313,7 @@ def test_chi_squared_tells_whether_the_variances_are_too_small():
     )
 
 
+@pytest.mark.slow
 def test_chi_squared_counts_fitted_parameters():
     rng = np.random.default_rng(11)
     x, variance = np.linspace(-1, 1, 12), np.full(12, 0.5)

@@ -50,6 +50,7 @@ def test_all_is_complete():
     assert all(hasattr(biv, name) for name in biv.__all__)
 
 
+@pytest.mark.slow
 def test_import_is_light():
     """No plotting, no tables, no scientific stack beyond what the core needs."""
     code = (
