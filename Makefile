@@ -12,6 +12,7 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo 'Installing into $(VENV): a minute or two, once.'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[all]'
 	@touch $@

@@ -23,9 +23,9 @@ BATCH_SIZE, LEARNING_RATE = 256, 1e-3
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 EXAMPLES = """examples:
-  python examples/demo.py                         five losses, three seeds
-  python examples/demo.py --alpha 0.25 --seeds 5  more labels almost clean, the others noisier
-  python examples/demo.py --epochs 10 --seeds 1   a quick look
+  .venv/bin/python examples/demo.py                         five losses, three seeds
+  .venv/bin/python examples/demo.py --alpha 0.25 --seeds 5  more labels almost clean, others noisier
+  .venv/bin/python examples/demo.py --epochs 10 --seeds 1   a quick look
 """
 
 
@@ -132,11 +132,11 @@ def table(errors: dict[str, np.ndarray]) -> str:
         "|-------------------|-----------------|----------------------|------------------|",
     ]
     for name, values in lowest.items():
-        deviation = values.std(ddof=1) if len(values) > 1 else 0.0
+        spread = f"± {values.std(ddof=1):.3f}" if len(values) > 1 else " " * 7
         mark = "*" if name == best else " "
         closed = (l2 - values.mean()) / (l2 - gt)
         lines.append(
-            f"| {name:17} | {values.mean():.3f} ± {deviation:.3f} {mark} "
+            f"| {name:17} | {values.mean():.3f} {spread} {mark} "
             f"| {errors[name][:, -1].mean():20.3f} | {closed:16.0%} |"
         )
     return "\n".join(lines)
@@ -156,11 +156,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.seeds < 1 or options.epochs < 1:
         parser.error("--seeds and --epochs must be at least 1")
+    if not 0 < options.alpha < float("inf"):
+        parser.error(f"--alpha must be above 0; found {options.alpha:g}")
     torch.set_num_threads(1)  # faster than two on matrices this small
 
     title = (
         f"Bike Sharing 2011, {TRAIN_ROWS} noisy training labels (Gamma, α = {options.alpha:g}), "
-        f"{options.seeds} seeds, {options.epochs} epochs.\n"
+        f"seeds: {options.seeds}, epochs: {options.epochs}.\n"
         "Test MSE on clean labels of unit variance; * is the lowest of those trained on noisy ones."
     )
     print(title, flush=True)

@@ -103,6 +103,13 @@ CASES = [
         reference_settings={"epsilon": 0.05, "base": numpy_log_cosh},
         laws=EVERY_LAW - {"equal variances are l2", "minimiser is the weighted mean"},
     ),
+    _biv(
+        "biv-module",
+        0.05,
+        torch.nn.SmoothL1Loss(reduction="none"),
+        reference_settings={"epsilon": 0.05, "base": "huber"},
+        laws=EVERY_LAW - {"equal variances are l2", "minimiser is the weighted mean"},
+    ),
     _biv("biv-fixed", Fixed(0.1), reference_settings={"epsilon": 0.1}),
     _biv("biv-relative", Relative(0.05, 4.0), reference_settings={"epsilon": 0.2}),
     _biv(

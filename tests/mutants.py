@@ -168,6 +168,7 @@ MUTANTS = [
         ),
         ("sample_weight)\n        weighed", "None)\n        weighed"),
         ("self.weighting().additive()", "self.weighting()"),
+        ("self.epsilon, self.base = epsilon, base", "self.epsilon = epsilon"),
         (
             "return Recipe(self.weighting(), self.base, self.validate_args)",
             "return Recipe(self.weighting(), self.base, True)",

@@ -34,9 +34,9 @@ BAD_ARGUMENTS = {
     "one row for all": (
         {"pred": torch.ones(N, 3), "target": torch.ones(N, 3), "variance": torch.ones(1, 3)},
         ValueError,
-        r"variance .*\(4, 3\) or \(4, 1\); found \(1, 3\)",
+        r"variance .*\(4, 3\) or \(4, 1\); found \(1, 3\): expand variance to that shape first",
     ),
-    "one variance for all": ({"variance": torch.tensor(1.0)}, ValueError, r"variance .*found \(\): give one an element"),
+    "one variance for all": ({"variance": torch.tensor(1.0)}, ValueError, r"variance .*found \(\): give one an element, such as torch.full_like\(target"),
     "mask of another shape": ({"mask": torch.ones(5, dtype=torch.bool)}, ValueError, r"mask .*\(4,\); found \(5,\)"),
     "sample_weight of another shape": ({"sample_weight": torch.ones(5)}, ValueError, r"sample_weight .*\(4,\); found \(5,\)"),
     "negative variance": (
@@ -68,7 +68,7 @@ BAD_ARGUMENTS = {
     "complex pred": ({"pred": torch.ones(N, dtype=torch.cfloat)}, TypeError, "pred .*found torch.complex64$"),
     "complex variance": ({"variance": torch.ones(N, dtype=torch.cfloat)}, TypeError, "variance .*found torch.complex64$"),
     "integer mask": ({"mask": torch.ones(N, dtype=torch.long)}, TypeError, "mask .*torch.bool.*found a tensor of dtype torch.int64"),
-    "NumPy variance": ({"variance": np.ones(N)}, TypeError, r"variance must be a torch.Tensor; found a numpy.ndarray of dtype float64"),
+    "NumPy variance": ({"variance": np.ones(N)}, TypeError, r"variance must be a torch.Tensor; found a numpy.ndarray of dtype float64.*: use torch.as_tensor\(variance\)"),
     "a number for variance": ({"variance": 1.0}, TypeError, "variance must be a torch.Tensor; found 1.0 of type float"),
     "a string for variance": ({"variance": "1.0"}, TypeError, "variance must be a torch.Tensor; found '1.0' of type str"),
     "a string for pred": ({"pred": "y"}, TypeError, "pred must be a torch.Tensor; found 'y'"),
@@ -87,6 +87,12 @@ def test_bad_arguments_of_every_loss(case, problem):
     for call in (case, case.build()):
         with pytest.raises(kind, match=message):
             call(**good_arguments() | replaced)
+
+
+def test_a_long_list_is_not_printed_whole():
+    with pytest.raises(TypeError, match="variance must be a torch.Tensor") as error:
+        biv.biv_loss(**good_arguments() | {"variance": [1.0] * 10_000})
+    assert len(str(error.value)) < 200
 
 
 def test_bad_rows_are_named_as_they_were_given():
@@ -116,7 +122,7 @@ BAD_SETTINGS = {
     "negative epsilon": (biv.BIVLoss, {"epsilon": -0.1}, ValueError, "epsilon must be a finite number >= 0; found -0.1"),
     "NaN epsilon": (biv.BIVLoss, {"epsilon": float("nan")}, ValueError, "epsilon .*found nan"),
     "infinite epsilon": (biv.IVLoss, {"epsilon": float("inf")}, ValueError, "epsilon .*found inf"),
-    "a string for epsilon": (biv.BIVLoss, {"epsilon": "0.05"}, TypeError, "epsilon must be a finite number >= 0; found '0.05' of type str"),
+    "a string for epsilon": (biv.BIVLoss, {"epsilon": "0.05"}, TypeError, r"epsilon must be a finite number >= 0; found '0.05' of type str: or give a policy"),
     "None for epsilon": (biv.BIVLoss, {"epsilon": None}, TypeError, "epsilon .*found None"),
     "a truth value for epsilon": (biv.BIVLoss, {"epsilon": True}, TypeError, "epsilon .*found True of type bool"),
     "many epsilons": (biv.BIVLoss, {"epsilon": torch.ones(2)}, TypeError, r"epsilon .*shape \(\).*found .*shape \(2,\)"),
@@ -200,7 +206,7 @@ def test_a_batch_smaller_than_the_size_asked_for():
         (Relative, {"fraction": 1.0, "label_variance": float("nan")}, ValueError, "label_variance .*nan"),
         (MinimumBatchSize, {}, ValueError, "exactly one of size and fraction"),
         (MinimumBatchSize, {"size": 4, "fraction": 0.5}, ValueError, "exactly one of size and"),
-        (MinimumBatchSize, {"size": 0.5}, ValueError, "size must be a finite number >= 1; found 0.5"),
+        (MinimumBatchSize, {"size": 0.5}, ValueError, "size must be a finite number >= 1; found 0.5: for a share of the batch use fraction=0.5"),
         (MinimumBatchSize, {"size": "4"}, TypeError, "size .*found '4'"),
         (MinimumBatchSize, {"fraction": 1.5}, ValueError, r"fraction must be in \(0, 1\]; found 1.5"),
         (MinimumBatchSize, {"fraction": 0.0}, ValueError, r"fraction must be in \(0, 1\]; found 0"),
@@ -221,6 +227,10 @@ def test_windows_want_one_entry_a_micro_batch():
         loss.window([], [])
     with pytest.raises(TypeError, match="variance must be a torch.Tensor; found None"):
         loss.window([y])
+    for bad in ({"targets": y, "variances": [y]}, {"targets": [y], "variances": y}):
+        with pytest.raises(TypeError, match="must be a list with one tensor a micro-batch"):
+            loss.window(**bad)
+    assert loss.window((t for t in [y, y]), (t for t in [y, y]))(y, y, y) == 0
     for size, kind in ((0, ValueError), (1.5, TypeError), (True, TypeError), ("2", TypeError)):
         with pytest.raises(kind, match=f"size must be an integer >= 1; found {size!r}"):
             biv.accumulation_windows([1, 2], size)

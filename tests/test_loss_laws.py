@@ -189,6 +189,8 @@ def test_mixed_precision_is_promoted(case):
     loss = case(pred, target.float(), variance.float())
     assert loss.dtype == torch.float64
     torch.testing.assert_close(loss, case(pred, target, variance), rtol=1e-5, atol=0)
+    single = (pred.float(), target.float(), variance.float())
+    assert case(*single, sample_weight=variance + 0.1).dtype == torch.float64
     assert gradient(case, pred.float(), target, variance).dtype == torch.float32
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from numbers import Real
 from typing import NamedTuple
 
@@ -92,7 +93,8 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
 def floating_tensor(name: str, value: object) -> Tensor:
     """A real floating-point tensor."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor; found {describe(value)}")
+        fix = f": use torch.as_tensor({name})" if isinstance(value, (np.ndarray, list)) else ""
+        raise TypeError(f"{name} must be a torch.Tensor; found {describe(value)}{fix}")
     if not value.is_floating_point():
         fix = "" if value.is_complex() else f": use {name}.float()"
         raise TypeError(
@@ -134,7 +136,7 @@ def same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     if value.shape != like.shape:
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like)}"
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
         )
 
 
@@ -146,20 +148,28 @@ def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
         one_a_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_a_row}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like)}"
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
         )
     return value
 
 
-def _reshape_hint(name: str, value: Tensor, like: Tensor) -> str:
+def _reshape_hint(name: str, value: Tensor, like_name: str, like: Tensor) -> str:
     # What is said here must hold for arrays too.
     if value.ndim == 1 and like.ndim == 2 and value.shape[0] == like.shape[0]:
         return f": use {name}.reshape(-1, 1)"
     if value.ndim == 2 and like.ndim == 1 and value.shape == (like.shape[0], 1):
         return f": use {name}.reshape(-1)"
     if value.ndim == 0:
-        return ": give one an element"
-    return ""
+        return f": give one an element, such as torch.full_like({like_name}, ...)"
+    return f": expand {name} to that shape first" if _broadcasts(value, like) else ""
+
+
+def _broadcasts(value: Tensor, like: Tensor) -> bool:
+    try:
+        value.expand(like.shape)
+    except RuntimeError:
+        return False
+    return True
 
 
 def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
@@ -183,4 +193,4 @@ def describe(value: object) -> str:
         return f"a tensor of dtype {value.dtype} and shape {tuple(value.shape)}"
     if isinstance(value, np.ndarray):
         return f"a numpy.ndarray of dtype {value.dtype} and shape {value.shape}"
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{reprlib.repr(value)} of type {type(value).__name__}"

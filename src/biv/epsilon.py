@@ -215,10 +215,6 @@ class MinimumBatchSize(EpsilonPolicy):
 
     size: float | None = None
     fraction: float | None = None
-    _ALLOWED: ClassVar[dict[str, _checks.Range]] = {
-        "size": _checks.Range(1.0),
-        "fraction": _checks.Range(0.0, open_below=True, limit=1.0, closed=True),
-    }
 
     def __post_init__(self) -> None:
         if (self.size is None) == (self.fraction is None):
@@ -226,10 +222,18 @@ class MinimumBatchSize(EpsilonPolicy):
                 f"give exactly one of size and fraction; found size={self.size}, "
                 f"fraction={self.fraction}"
             )
-        for name, allowed in self._ALLOWED.items():
-            if getattr(self, name) is not None:
-                value = float(_checks.real_number(name, getattr(self, name), allowed))
-                object.__setattr__(self, name, value)
+        if self.size is not None:
+            size = float(_checks.real_number("size", self.size, _checks.POSITIVE))
+            if size < 1:
+                raise ValueError(
+                    f"size must be a finite number >= 1; found {size:g}: "
+                    f"for a share of the batch use fraction={size:g}"
+                )
+            object.__setattr__(self, "size", size)
+        else:
+            share = _checks.Range(0.0, open_below=True, limit=1.0, closed=True)
+            fraction = float(_checks.real_number("fraction", self.fraction, share))
+            object.__setattr__(self, "fraction", fraction)
 
     def resolve(self, variance: Tensor) -> float | Tensor:
         """The smallest ε that keeps the floor."""
@@ -252,4 +256,9 @@ class MinimumBatchSize(EpsilonPolicy):
 
 def as_policy(epsilon: float | Tensor | EpsilonPolicy) -> EpsilonPolicy:
     """A policy as it is; a number as :class:`Fixed`."""
-    return epsilon if isinstance(epsilon, EpsilonPolicy) else Fixed(epsilon)
+    if isinstance(epsilon, EpsilonPolicy):
+        return epsilon
+    try:
+        return Fixed(epsilon)
+    except TypeError as error:
+        raise TypeError(f"{error}: or give a policy, MinimumBatchSize(fraction=0.5) say") from None

@@ -88,6 +88,7 @@ def iv_loss(
         target: ỹ, the noisy labels; NaN where one is missing.
         variance: σ² of each label.
         epsilon: ε, **absolute**, in the units of `variance`; or a policy of :mod:`biv.epsilon`.
+            0, the default, is the paper's IV; a label of variance 0 needs more.
         mask: True for the elements to use.
         sample_weight: Importance of each element, >= 0; multiplies the weight, and leaves K, the
             number of elements used, as it is.
@@ -134,7 +135,8 @@ def biv_loss(
         epsilon: ε, **absolute**, in the units of `variance`: the default suits labels of unit
             variance. For others scale it with the label variance, as
             :class:`biv.epsilon.Relative` does; or give another policy of :mod:`biv.epsilon`.
-        base: ℓ: "mse", "mae", "huber", or a callable giving elementwise losses.
+        base: ℓ: "mse", "mae", "huber" (δ = 1, in label units), or a callable giving elementwise
+            losses.
         mask: True for the elements to use.
         sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
         validate_args: Whether to look at the values.

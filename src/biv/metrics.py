@@ -51,7 +51,8 @@ def noise_corrected_mse(
 
     Returns:
         (value, stderr). The value may be negative, and is returned as it is: cut off at 0 it would
-        no longer be unbiased. The standard error is to first order: with fewer than some fifty
+        no longer be unbiased. Many standard errors below 0, the variances are too large: was σ
+        given for σ²? The standard error is to first order: with fewer than some fifty
         labels it is too small.
 
     Example:
@@ -112,14 +113,15 @@ def reduced_chi_squared(
     .. math:: \chi^2_\nu = \frac{1}{n - p} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
 
     About 1 for a perfect model and honest variances. Well above 1: the variances are too small, or
-    the model misses something (give its own mean squared error as `epsilon` to tell the two apart).
-    Below 1: the variances are too large, or the predictions were fitted on these labels.
+    the model misses something; these labels alone cannot tell which. Well below 1: the variances
+    are too large (σ given for σ²?), or the predictions were fitted on these labels.
 
     Args:
         pred: f, the predictions.
         target: ỹ, the noisy labels.
         variance: σ²; above 0 unless `epsilon` is.
-        epsilon: >= 0, variance of the model's own error, in the units of `variance`.
+        epsilon: >= 0, the variance of the model's own error where it is known from elsewhere, in
+            the units of `variance`.
         parameters: p, how many parameters were fitted on these very labels; 0 for held-out labels.
 
     Returns:

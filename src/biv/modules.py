@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from biv import distributed, sums, weightings
+from biv import _checks, distributed, sums, weightings
 from biv.distributed import Normaliser
 from biv.epsilon import EpsilonPolicy, as_policy
 from biv.sums import Base, Labels, LossSums, Recipe, Weighted
@@ -20,6 +20,9 @@ from biv.weightings import Weighting
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+
+Entry = TypeVar("Entry", Tensor, Tensor | None)
 
 
 class VarianceLoss(nn.Module, ABC):
@@ -39,8 +42,6 @@ class VarianceLoss(nn.Module, ABC):
             without validation.
     """  # noqa: D205
 
-    base: Base = "mse"
-
     def __init__(
         self, *, process_group: ProcessGroup | None = None, validate_args: bool = True
     ) -> None:
@@ -48,6 +49,7 @@ class VarianceLoss(nn.Module, ABC):
         distributed.require_group(process_group)
         self.process_group = process_group
         self.validate_args = validate_args
+        self.base: Base = "mse"
 
     @abstractmethod
     def weighting(self) -> Weighting:
@@ -67,11 +69,22 @@ class VarianceLoss(nn.Module, ABC):
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, a 0-d tensor; see the function of the same name."""
+        """The loss of a batch; the function of the same name has the equation.
+
+        Args:
+            pred: Predictions.
+            target: Labels; NaN where one is missing.
+            variance: σ² of each label, not σ: 0 is a trusted label, +inf one to ignore.
+            mask: True for the elements to use.
+            sample_weight: How much each element matters, >= 0.
+
+        Returns:
+            A 0-d tensor; 0, with zero gradients, where nothing is left to learn from.
+        """
         recipe = self.recipe
         if self.process_group is None:
             return recipe.sums(pred, target, variance, mask, sample_weight).value()
-        with self._failing_together(recipe, pred):
+        with self._failing_together(recipe, [pred]):
             sums.require_pred(pred, target)
             labels = recipe.labels(target, variance, mask, sample_weight)
         normaliser, (weighed,) = self._normalise(recipe, [labels])
@@ -103,17 +116,18 @@ class VarianceLoss(nn.Module, ABC):
 
     def window(
         self,
-        targets: Sequence[Tensor],
-        variances: Sequence[Tensor | None] | None = None,
+        targets: Iterable[Tensor],
+        variances: Iterable[Tensor | None] | None = None,
         *,
-        masks: Sequence[Tensor | None] | None = None,
-        sample_weights: Sequence[Tensor | None] | None = None,
+        masks: Iterable[Tensor | None] | None = None,
+        sample_weights: Iterable[Tensor | None] | None = None,
     ) -> WindowLoss:
         """One loss over several micro-batches, for gradient accumulation.
 
         Calling what is returned on each micro-batch of the window gives losses, and gradients, that
         **add up** to those of the window as one batch. Do not divide them by the number of
-        micro-batches. ε policies are resolved once, on the whole window, and with a process group
+        micro-batches, and pass each micro-batch once, with the mask and importance it has here.
+        ε policies are resolved once, on the whole window, and with a process group
         on the windows of all ranks.
 
         Args:
@@ -134,8 +148,10 @@ class VarianceLoss(nn.Module, ABC):
         """
         recipe = self.recipe
         columns = {"variances": variances, "masks": masks, "sample_weights": sample_weights}
-        with self._failing_together(recipe, *targets[:1]):
-            labels = [recipe.labels(*batch) for batch in _rows(targets, columns)]
+        seen: list[Tensor] = []
+        with self._failing_together(recipe, seen):
+            seen += _column("targets", targets)
+            labels = [recipe.labels(*batch) for batch in _rows(seen, columns)]
         normaliser, _ = self._normalise(recipe, labels)
         return WindowLoss(recipe, normaliser)
 
@@ -147,17 +163,17 @@ class VarianceLoss(nn.Module, ABC):
         return {}
 
     @contextmanager
-    def _failing_together(self, recipe: Recipe, *device_of: object) -> Iterator[None]:
+    def _failing_together(self, recipe: Recipe, tensors: Sequence[object]) -> Iterator[None]:
         """Tell the other ranks of an error here, so that none waits for a rank that has gone."""
         try:
             yield
         except Exception:
             if self.process_group is not None:
-                devices = [value.device for value in device_of if isinstance(value, Tensor)]
+                devices = [value.device for value in tensors if isinstance(value, Tensor)]
                 distributed.stop_together(
                     recipe.weighting,
                     self.process_group,
-                    *devices or [torch.device("cpu")],
+                    devices[0] if devices else torch.device("cpu"),
                     validate_args=recipe.validate_args,
                 )
             raise
@@ -179,19 +195,29 @@ class VarianceLoss(nn.Module, ABC):
 
 
 def _rows(
-    targets: Sequence[Tensor], columns: dict[str, Sequence[Tensor | None] | None]
+    targets: Sequence[Tensor], columns: dict[str, Iterable[Tensor | None] | None]
 ) -> list[tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]]:
     """One tuple a micro-batch; a column that was not given is None throughout."""
     count = len(targets)
     if not count:
         raise ValueError("targets must hold at least one micro-batch; found none")
-    for name, column in columns.items():
-        if column is not None and len(column) != count:
+    filled: list[Sequence[Tensor | None]] = []
+    for name, given in columns.items():
+        column = [None] * count if given is None else _column(name, given)
+        if len(column) != count:
             raise ValueError(
                 f"{name} must hold one entry a micro-batch, {count}; found {len(column)}"
             )
-    filled = [[None] * count if column is None else column for column in columns.values()]
+        filled.append(column)
     return list(zip(targets, *filled, strict=True))
+
+
+def _column(name: str, given: Iterable[Entry]) -> list[Entry]:
+    if isinstance(given, Tensor):  # which would pass for one micro-batch a row
+        raise TypeError(
+            f"{name} must be a list with one tensor a micro-batch; found {_checks.describe(given)}"
+        )
+    return list(given)
 
 
 @dataclass(frozen=True)
@@ -265,7 +291,8 @@ class BIVLoss(VarianceLoss):
         epsilon: ε, **absolute**, in the units of the variance: 0.05 suits labels of unit variance.
             Or a policy of :mod:`biv.epsilon`, such as
             ``Relative(0.05, label_variance)`` or ``MinimumBatchSize(fraction=0.5)``.
-        base: "mse", "mae", "huber", or a callable giving elementwise losses.
+        base: "mse", "mae", "huber" (δ = 1, in label units), or a callable giving elementwise
+            losses, such as ``torch.nn.SmoothL1Loss(reduction="none")``.
 
     Example:
         >>> loss = BIVLoss(epsilon=0.0)

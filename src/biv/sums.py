@@ -153,8 +153,8 @@ class Weighted(NamedTuple):
         """Σ wℓ. Whatever an element of weight 0 holds, it reaches no sum and no gradient."""
         counts = self.weights > 0
         dtype = torch.promote_types(pred.dtype, self.weights.dtype)
-        # Two values at which the usual losses and their slopes are finite: logarithms, ratios and
-        # roots of the difference too, unlike 0 and 0.
+        # Two values at which the usual losses are finite, unlike 0 and 0: logarithms, ratios and
+        # roots of either and of their difference.
         pred = torch.where(counts, pred.to(dtype), 0.5)
         target = torch.where(counts, self.target.to(dtype), 1.0)
         return (self.weights * elementwise(base, pred, target)).sum()
