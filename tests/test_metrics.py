@@ -287,6 +287,17 @@ def test_r2_unweighted_where_variance_follows_the_label():
     )
 
 
+def test_r2_of_a_constant_is_known_to_be_zero():
+    """Its error is the label variance, draw for draw: the two must cancel in the standard error."""
+    rng = np.random.default_rng(15)
+    y, variance = rng.normal(0, 2, N), np.ones(N)
+    score = metrics.noise_corrected_r2(np.zeros(N), corrupt(y, variance, rng), variance)
+    assert score.value == pytest.approx(0, abs=0.01)
+    assert score.stderr < 0.01
+    alone = metrics.noise_corrected_mse(np.zeros(N), corrupt(y, variance, rng), variance)
+    assert alone.stderr > 0.1
+
+
 def test_r2_of_perfect_mean_and_constant():
     y = np.array([1.0, 2.0, 4.0])
     assert metrics.noise_corrected_r2(y, y, np.zeros(3)).value == 1
