@@ -255,8 +255,9 @@ def test_residual_variance_is_the_models_own_error():
     noisy = corrupt(np.zeros(20_000), variance, rng)
     assert metrics.residual_variance(pred, noisy, variance) == pytest.approx(2.25, rel=0.05)
     assert metrics.residual_variance(np.zeros(3), np.zeros(3), np.ones(3)) == 0
-    few = metrics.residual_variance(np.zeros(2), np.array([1.0, -3.0]), np.zeros(2))
-    assert few == pytest.approx(5.0, rel=1e-9)  # the mean of 1 and 9
+    r, v = np.array([1.0, -3.0, 2.0]), np.array([0.1, 1.0, 3.0])
+    expected = brentq(lambda tau2: (r**2 / (v + tau2)).sum() - 3, 0, 10, xtol=1e-14)
+    assert metrics.residual_variance(np.zeros(3), r, v) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.slow
