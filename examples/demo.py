@@ -74,22 +74,19 @@ def noisy_split(
     Everything is standardised, as in the paper; variances are divided by the label variance.
     """
     rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(data))[: TRAIN_ROWS + TEST_ROWS]
-    label_variance = data.y.var(ddof=1)
-    noise = biv.noise.Gamma(alpha, mean=NOISE_TO_LABEL_VARIANCE * label_variance)
+    rows = biv.datasets.split_rows(len(data), train=TRAIN_ROWS, test=TEST_ROWS, generator=rng)
+    scaler = biv.datasets.LabelScaler.fit(data.y)
+    noise = biv.noise.Gamma(alpha, mean=scaler.variance_raw(NOISE_TO_LABEL_VARIANCE))
     variance = noise.sample(TRAIN_ROWS, rng)
-    noisy = biv.noise.corrupt(data.y[rows[:TRAIN_ROWS]], variance, rng)
-
-    spread = data.x.std(axis=0, ddof=1)
-    x = (data.x - data.x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    y_mean, y_std = data.y.mean(), np.sqrt(label_variance)
+    noisy = biv.noise.corrupt(data.y[rows.train], variance, rng)
 
     def tensor(values: np.ndarray) -> Tensor:
         return torch.tensor(values, dtype=torch.float32)
 
-    x, y = tensor(x[rows]), tensor((data.y[rows] - y_mean) / y_std)
-    train_set = (x[:TRAIN_ROWS], tensor((noisy - y_mean) / y_std), tensor(variance / y_std**2))
-    return train_set, y[:TRAIN_ROWS], (x[TRAIN_ROWS:], y[TRAIN_ROWS:])
+    x = tensor(biv.datasets.FeatureScaler.fit(data.x)(data.x))
+    y = tensor(scaler.label(data.y))
+    train_set = (x[rows.train], tensor(scaler.label(noisy)), tensor(scaler.variance(variance)))
+    return train_set, y[rows.train], (x[rows.test], y[rows.test])
 
 
 def compare(alpha: float, seeds: int, epochs: int) -> dict[str, np.ndarray]:

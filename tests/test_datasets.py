@@ -1,6 +1,5 @@
 """The shipped data."""
 
-import csv
 import dataclasses
 import hashlib
 from datetime import date
@@ -9,8 +8,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from biv.datasets import Dataset, load_bike_2011
-from biv.datasets.bike import bike_features
+from biv.datasets import Dataset, load_amyloid, load_bike, load_bike_2011
 
 SHIPPED = resources.files("biv.datasets") / "data"
 
@@ -40,36 +38,44 @@ def test_features():
     assert column["hour_sin"][6] == pytest.approx(1)
 
 
-def test_it_is_the_2011_half_of_the_original(data_dir):
-    with (data_dir / "bike" / "hour.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["yr"] == "0"]
+def test_the_whole_of_bike(data_dir):
+    assert (data_dir / "bike" / "hour.csv").exists()
+    whole, half = load_bike(), load_bike_2011()
+    assert whole.x.shape == (17_379, 19)
+    assert whole.feature_names == half.feature_names
+    of_2011 = whole.x[:, 0] == 0
+    np.testing.assert_array_equal(whole.x[of_2011], half.x)
+    np.testing.assert_array_equal(whole.y[of_2011], half.y)
+    # Twice around in 731 days: the same day of the next year is almost at the same angle.
+    column = dict(zip(whole.feature_names, whole.x.T, strict=True))
+    last = np.arctan2(column["date_sin"][-1], column["date_cos"][-1]) % (2 * np.pi)
+    assert last == pytest.approx(4 * np.pi * 730 / 731 - 2 * np.pi)
 
-    def column(name):
-        return np.array([float(row[name]) for row in rows])
 
-    start = date(2011, 1, 1)
-    day = np.array([(date.fromisoformat(row["dteday"]) - start).days + 1.0 for row in rows])
-    expected = bike_features(
-        year=column("yr"),
-        day=day,
-        hour=column("hr"),
-        weekday=column("weekday"),
-        holiday=column("holiday"),
-        working_day=column("workingday"),
-        weather=column("weathersit"),
-        temperature=column("temp"),
-        felt_temperature=column("atemp"),
-        humidity=column("hum"),
-        wind=column("windspeed"),
-    )
-    data = load_bike_2011()
-    np.testing.assert_array_equal(data.x, expected)
-    np.testing.assert_array_equal(data.y, column("cnt"))
+def test_amyloid_has_real_error_bars():
+    data = load_amyloid()
+    assert data.x.shape == (16_066, 42 * 21) == (len(data), len(data.feature_names))
+    np.testing.assert_array_equal(data.x.sum(1), 42)
+    assert data.variance.min() > 0
+    assert data.variance.std() > 0
+    # The first two rows of the file, by hand.
+    assert data.y[0] == -0.11735164865782
+    assert data.variance[0] == 0.387032689617072**2
+    assert data.x[0, data.feature_names.index("1K")] == 1
+    assert data.x[1, data.feature_names.index("1N")] == 1
+    wild_type = "DAEFRHDSGYEVHHQKLVFFAEDVGSNKGAIIGLMVGGVVIA"
+    columns = [data.feature_names.index(f"{i}{a}") for i, a in enumerate(wild_type, start=1)]
+    mutations = 42 - data.x[:, columns].sum(1)
+    assert set(mutations) == {1, 2}
+    assert (mutations == 1).sum() == 499
 
 
 def test_shipped_bytes_are_those_attributed():
-    digest = hashlib.sha256((SHIPPED / "bike-2011.csv").read_bytes()).hexdigest()
-    assert digest in (SHIPPED / "ATTRIBUTION.md").read_text()
+    attribution = (SHIPPED / "ATTRIBUTION.md").read_text(encoding="utf-8")
+    for name in ("bike-2011.csv", "amyloid.csv.gz"):
+        digest = hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest()
+        assert f"## {name}" in attribution
+        assert digest in attribution
 
 
 def test_frozen():

@@ -33,6 +33,8 @@ CONTRACT = [
     "noise.disturb",
     "metrics.noise_corrected_mse",
     "epsilon.Relative",
+    "datasets.load_amyloid",
+    "datasets.load_bike",
     "datasets.load_bike_2011",
 ]
 

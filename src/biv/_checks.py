@@ -39,6 +39,8 @@ class Range(NamedTuple):
         return above and (number <= self.limit if self.closed else number < self.limit)
 
     def __str__(self) -> str:
+        if self.least == -math.inf:
+            return "a finite number"
         if self.limit == math.inf:
             finite = "a number" if self.closed else "a finite number"
             return f"{finite} {'>' if self.open_below else '>='} {self.least:g}"
@@ -46,6 +48,7 @@ class Range(NamedTuple):
         return f"in {left}{self.least:g}, {self.limit:g}{right}"
 
 
+FINITE = Range(open_below=True)
 NON_NEGATIVE = Range(0.0)
 POSITIVE = Range(0.0, open_below=True)
 
@@ -88,6 +91,16 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
             f"found {describe(value)}"
         )
     constant(name, value)
+
+
+def generator(value: object) -> np.random.Generator:
+    """A source of randomness of NumPy's; never a seed, never a global one."""
+    if not isinstance(value, np.random.Generator):
+        raise TypeError(
+            "generator must be a numpy.random.Generator, such as numpy.random.default_rng(0); "
+            f"found {describe(value)}"
+        )
+    return value
 
 
 def floating_tensor(name: str, value: object) -> Tensor:

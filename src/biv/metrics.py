@@ -178,8 +178,22 @@ def label_variance(target: Any, variance: Any) -> float:
         >>> round(label_variance(target, variance), 6)
         1.0
     """
+    return label_moments(target, variance).variance
+
+
+class LabelMoments(NamedTuple):
+    """The mean and the variance of labels without their noise."""
+
+    mean: float
+    variance: float
+
+
+def label_moments(target: Any, variance: Any) -> LabelMoments:
+    """:func:`label_variance`, V, and the mean that goes with it, weighted by 1/(σ²+V)."""
     y, v = _elements(target, variance)
-    return _label_moment(y, v).variance
+    spread = _label_moment(y, v).variance
+    w = _relative_weights(v, spread)
+    return LabelMoments(float((w * y).sum() / w.sum()), spread)
 
 
 def residual_variance(pred: Any, target: Any, variance: Any) -> float:

@@ -99,7 +99,7 @@ class Uniform:
     ) -> npt.NDArray[np.float64]:
         """`n` independent draws of σ²; a tuple is a shape."""
         low, high = self.support
-        return _generator(generator).uniform(low, high, _shape(n))
+        return _checks.generator(generator).uniform(low, high, _shape(n))
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class BinaryUniform:
     ) -> npt.NDArray[np.float64]:
         """`n` independent draws of σ²; a tuple is a shape."""
         shape = _shape(n)
-        is_low = _generator(generator).random(shape) < self.p
+        is_low = _checks.generator(generator).random(shape) < self.p
         low, high = self.low.sample(shape, generator), self.high.sample(shape, generator)
         return np.where(is_low, low, high)
 
@@ -193,7 +193,7 @@ class Gamma:
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
         """`n` independent draws of σ²; a tuple is a shape."""
-        return _generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
+        return _checks.generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
 
 
 def corrupt(
@@ -218,7 +218,7 @@ def corrupt(
     clean, given = _arrays.to_tensor("y", y).detach(), _arrays.variances("variance", variance)
     labels = _arrays.to_float_array("y", clean)
     sigma2 = _arrays.to_float_array("variance", _checks.expanded("variance", given, "y", clean))
-    noise = _generator(generator).standard_normal(labels.shape)
+    noise = _checks.generator(generator).standard_normal(labels.shape)
     known = np.isfinite(sigma2)
     noisy = labels + np.sqrt(np.where(known, sigma2, 0.0)) * noise
     return np.where(known, noisy, np.nan).astype(labels.dtype)
@@ -248,17 +248,8 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
     """
     sigma2 = _arrays.to_float_array("variance", _arrays.variances("variance", variance))
     relative = math.sqrt(_number("d_v", d_v, _checks.NON_NEGATIVE)) / 3
-    factor = np.abs(1 + relative * _generator(generator).standard_normal(sigma2.shape))
+    factor = np.abs(1 + relative * _checks.generator(generator).standard_normal(sigma2.shape))
     return (sigma2 * factor).astype(sigma2.dtype)
-
-
-def _generator(generator: np.random.Generator) -> np.random.Generator:
-    if not isinstance(generator, np.random.Generator):
-        raise TypeError(
-            "generator must be a numpy.random.Generator, such as numpy.random.default_rng(0); "
-            f"found {_checks.describe(generator)}"
-        )
-    return generator
 
 
 def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -1,6 +1,18 @@
-"""Data sets to learn and compare on, each a frozen :class:`Dataset`."""
+"""Data sets to learn and compare on, each a frozen :class:`Dataset`; splits and scaling."""
 
-from biv.datasets.bike import load_bike_2011
+from biv.datasets.amyloid import load_amyloid
+from biv.datasets.bike import load_bike, load_bike_2011
 from biv.datasets.dataset import Dataset
+from biv.datasets.scaling import FeatureScaler, LabelScaler
+from biv.datasets.splits import Split, split_rows
 
-__all__ = ["Dataset", "load_bike_2011"]
+__all__ = [
+    "Dataset",
+    "FeatureScaler",
+    "LabelScaler",
+    "Split",
+    "load_amyloid",
+    "load_bike",
+    "load_bike_2011",
+    "split_rows",
+]

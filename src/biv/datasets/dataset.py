@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ class Dataset:
         licence: What may be done with them.
     """
 
-    x: npt.NDArray[np.float64]
+    x: npt.NDArray[np.floating[Any]]
     y: npt.NDArray[np.float64]
     variance: npt.NDArray[np.float64] | None
     feature_names: tuple[str, ...]

@@ -1,0 +1,48 @@
+"""Seeded, disjoint splits of the rows of a data set."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import _checks
+
+Rows = npt.NDArray[np.intp]
+
+
+class Split(NamedTuple):
+    """Which rows are trained on and which are tested on."""
+
+    train: Rows
+    test: Rows
+
+
+def split_rows(rows: int, *, train: int, test: int, generator: np.random.Generator) -> Split:
+    """Shuffle the rows and deal them out: the first to training, the next to test.
+
+    Args:
+        rows: How many there are.
+        train: How many to train on.
+        test: How many to test on; what remains is left out.
+        generator: Where the order is drawn from; the same seed gives the same split.
+
+    Raises:
+        ValueError: There are fewer rows than asked for.
+
+    Example:
+        >>> split = split_rows(10, train=6, test=3, generator=np.random.default_rng(0))
+        >>> len(split.train), len(split.test), len(set(split.train) & set(split.test))
+        (6, 3, 0)
+    """
+    available = _checks.integer("rows", rows, at_least=0)
+    first = _checks.integer("train", train, at_least=1)
+    second = _checks.integer("test", test, at_least=0)
+    if first + second > available:
+        raise ValueError(
+            f"train + test must be at most the number of rows, {available}; "
+            f"found {first} + {second} = {first + second}"
+        )
+    order: npt.NDArray[Any] = _checks.generator(generator).permutation(available)
+    return Split(order[:first], order[first : first + second])

@@ -1,0 +1,102 @@
+"""Labels, variances, cutoffs and ε change units together; features and splits."""
+
+import numpy as np
+import pytest
+import torch
+
+import biv
+from biv.datasets import FeatureScaler, LabelScaler, split_rows
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_clean_labels_become_standard():
+    y = rng().gamma(2.0, 50.0, 1000)
+    for ddof in (0, 1):
+        scaler = LabelScaler.fit(y, ddof=ddof)
+        unit = scaler.label(y)
+        assert unit.mean() == pytest.approx(0, abs=1e-12)
+        assert unit.var(ddof=ddof) == pytest.approx(1, rel=1e-12)
+    with_gaps = np.append(y, np.nan)
+    assert LabelScaler.fit(with_gaps) == LabelScaler.fit(y)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda x: torch.tensor(x).double(), lambda x: x[0]])
+def test_there_and_back_again(kind):
+    scaler = LabelScaler(mean=-3.0, std=12.5)
+    raw = kind([7.0, 0.0, 1e6])
+    for there, back in ((scaler.label, scaler.label_raw), (scaler.variance, scaler.variance_raw)):
+        assert type(there(raw)) is type(raw)
+        np.testing.assert_allclose(back(there(raw)), raw, rtol=1e-14)
+        np.testing.assert_allclose(there(back(raw)), raw, rtol=1e-14)
+
+
+def test_losses_do_not_notice_the_units():
+    """y, σ², cutoff and ε carried over together: every loss is the same but for its own unit."""
+    scaler = LabelScaler(mean=200.0, std=40.0)
+    pred, target = torch.randn(2, 50, generator=torch.Generator().manual_seed(0)).double()
+    variance = torch.rand(50, generator=torch.Generator().manual_seed(1)).double()
+    raw = [scaler.label_raw(pred), scaler.label_raw(target), scaler.variance_raw(variance)]
+    unit = scaler.std**2
+    for loss, name in ((biv.biv_loss, "epsilon"), (biv.cutoff_loss, "threshold")):
+        normalised = loss(pred, target, variance, **{name: 0.4})
+        in_raw = loss(*raw, **{name: scaler.variance_raw(0.4)})
+        torch.testing.assert_close(in_raw / unit, normalised)
+    iv = biv.iv_loss(pred, target, variance, epsilon=0.4)
+    torch.testing.assert_close(biv.iv_loss(*raw, epsilon=scaler.variance_raw(0.4)), iv)
+
+
+def test_noisy_labels_are_scaled_by_what_is_under_the_noise():
+    generator = rng(1)
+    y = generator.normal(30.0, 4.0, 20_000)
+    variance = biv.noise.Gamma(0.5, 100.0).sample(len(y), generator)
+    noisy = biv.noise.corrupt(y, variance, generator)
+    scaler = LabelScaler.fit(noisy, variance)
+    assert scaler.mean == pytest.approx(30.0, abs=0.2)
+    assert scaler.std == pytest.approx(4.0, rel=0.03)
+    assert LabelScaler.fit(noisy).std > 8  # what the noise would make of it
+
+
+def test_features():
+    x = np.column_stack([rng().normal(5, 3, 100), np.full(100, 0.1), np.arange(100.0)])
+    scaler = FeatureScaler.fit(x[:60])
+    unit = scaler(x)
+    np.testing.assert_allclose(unit[:60].mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(unit[:60].std(0, ddof=1), [1, 0, 1])
+    assert not unit[:, 1].any()
+
+
+def test_a_split_is_disjoint_seeded_and_complete():
+    split = split_rows(100, train=70, test=30, generator=rng(3))
+    assert sorted([*split.train, *split.test]) == list(range(100))
+    again = split_rows(100, train=70, test=30, generator=rng(3))
+    assert np.array_equal(split.train, again.train)
+    assert np.array_equal(split.test, again.test)
+    other = split_rows(100, train=70, test=30, generator=rng(4))
+    assert not np.array_equal(split.train, other.train)
+    part = split_rows(100, train=10, test=5, generator=rng(3))
+    assert (len(part.train), len(part.test)) == (10, 5)
+    assert not set(part.train) & set(part.test)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: split_rows(10, train=8, test=3, generator=rng()), ValueError, r"train \+ test must be at most the number of rows, 10; found 8 \+ 3 = 11"),
+        (lambda: split_rows(10, train=0, test=3, generator=rng()), ValueError, "train must be an integer >= 1; found 0"),
+        (lambda: split_rows(10, train=2.5, test=3, generator=rng()), TypeError, "train must be an integer >= 1; found 2.5"),
+        (lambda: split_rows(10, train=2, test=3, generator=7), TypeError, "generator must be a numpy.random.Generator"),
+        (lambda: LabelScaler(0.0, 0.0), ValueError, "std .*> 0; found 0"),
+        (lambda: LabelScaler(float("nan"), 1.0), ValueError, "mean must be a finite number; found nan"),
+        (lambda: LabelScaler.fit(np.ones(5)), ValueError, "y must vary.*found variance 0"),
+        (lambda: LabelScaler.fit(np.ones(1)), ValueError, "y must hold more than 1 labels; found 1"),
+        (lambda: LabelScaler.fit(np.ones(3), np.ones(2)), ValueError, r"variance .*\(3,\); found \(2,\)"),
+        (lambda: FeatureScaler.fit(np.ones(3)), ValueError, r"x must be \(N, D\).*found \(3,\)"),
+        (lambda: FeatureScaler.fit(np.ones((3, 2)))(np.ones((3, 3))), ValueError, r"x must be \(N, 2\); found \(3, 3\)"),
+    ],
+)  # fmt: skip
+def test_bad_input(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
