@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format mutants clean
+.PHONY: help demo test quick check format mutants bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ format: $(STAMP) ## rewrite the sources in the one format
 
 mutants: $(STAMP) ## break the library in many places, one at a time, and see a test fail each time
 	$(BIN)/python tests/mutants.py
+
+bench: $(STAMP) ## what the losses cost beside torch's own, as ratios inside one run
+	$(BIN)/python benchmarks/loss.py
 
 clean: ## remove what make has made
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

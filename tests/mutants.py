@@ -117,6 +117,13 @@ MUTANTS = [
         ("(pred - target).square()", "(pred - target).square() / 2"),
         ("(pred - target).abs()", "(pred - target)"),
         ("loss.shape != pred.shape", "False"),
+        ("and pred.shape == target.shape == variance.shape", ""),
+        ("and pred.dtype == target.dtype == variance.dtype", ""),
+        ("and not variance.requires_grad", ""),
+        ("if self.validate_args and not bool(variance.amin() >= 0):", "if False:"),
+        ("if not 1e-15 < total.item() < 1e15:", "if False:"),
+        ("return loss if math.isfinite(loss.item()) else None", "return loss"),
+        ("simple = self._of_plain_labels(pred, target, variance)", "simple = None"),
         ("pred.to(dtype), 0.5)", "pred.to(dtype), 1.0)"),
         ("return self if other == 0 else NotImplemented", "return NotImplemented"),
         (

@@ -8,9 +8,66 @@ import torch
 import torch.nn.functional as F
 
 import biv
+from biv.sums import Recipe
 from cases import batch, gradient
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("base", ["mse", "mae", "huber"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "nothing",
+        "ignored",
+        "missing",
+        "trusted",
+        "diverged",
+        "tiny",
+        "huge",
+        "apart",
+        "all ignored",
+    ],
+)
+def test_the_plain_way_is_the_general_way(monkeypatch, dtype, base, spoil):
+    """Whatever the batch holds: the short way gives the same, or steps aside."""
+    pred, target, variance = batch(40, dtype=dtype)
+    if spoil == "ignored":
+        variance[3] = torch.inf
+    elif spoil == "missing":
+        target[3] = torch.nan
+    elif spoil == "trusted":
+        variance[3] = 0.0
+    elif spoil == "diverged":
+        pred[3], variance[3] = torch.inf, torch.inf
+    elif spoil in ("tiny", "huge"):
+        variance *= {"tiny": 1e-37, "huge": 1e37}[spoil]
+    elif spoil == "apart":
+        variance[::2] *= 1e-12
+    elif spoil == "all ignored":
+        variance[:] = torch.inf
+    epsilons = (0.0, 0.05)
+
+    def results():
+        for epsilon in epsilons:
+            arguments = (target, variance)
+            options = {"epsilon": epsilon, "base": base}
+            yield biv.biv_loss(pred, *arguments, **options)
+            yield gradient(biv.biv_loss, pred, *arguments, **options)
+
+    short = list(results())
+    monkeypatch.setattr(Recipe, "_of_plain_labels", lambda *_: None)
+    torch.testing.assert_close(short, list(results()))
+
+
+def test_the_plain_way_is_taken_where_it_should_be(monkeypatch):
+    """A batch with nothing to leave out does not pay for what it does not have."""
+    monkeypatch.setattr(Recipe, "sums", lambda *_: pytest.fail("the general way was gone"))
+    pred, target, variance = batch(40, 2)
+    for validate_args in (True, False):
+        biv.biv_loss(pred, target, variance, validate_args=validate_args)
+        biv.BIVLoss(validate_args=validate_args)(pred, target, variance)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 3.0])

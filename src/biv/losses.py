@@ -66,7 +66,7 @@ def l2_loss(
         tensor(2.5000)
     """
     recipe = Recipe(weightings.L2(), "mse", validate_args)
-    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+    return recipe.value(pred, target, variance, mask, sample_weight)
 
 
 def iv_loss(
@@ -109,7 +109,7 @@ def iv_loss(
         tensor(1.5000)
     """
     recipe = Recipe(weightings.IV(as_policy(epsilon)), "mse", validate_args)
-    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+    return recipe.value(pred, target, variance, mask, sample_weight)
 
 
 def biv_loss(
@@ -158,7 +158,7 @@ def biv_loss(
         tensor(2.)
     """
     recipe = Recipe(weightings.BIV(as_policy(epsilon)), base, validate_args)
-    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+    return recipe.value(pred, target, variance, mask, sample_weight)
 
 
 def cutoff_loss(
@@ -197,4 +197,4 @@ def cutoff_loss(
         tensor(1.)
     """
     recipe = Recipe(weightings.Cutoff(threshold), "mse", validate_args)
-    return recipe.sums(pred, target, variance, mask, sample_weight).value()
+    return recipe.value(pred, target, variance, mask, sample_weight)

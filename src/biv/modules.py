@@ -83,7 +83,7 @@ class VarianceLoss(nn.Module, ABC):
         """
         recipe = self.recipe
         if self.process_group is None:
-            return recipe.sums(pred, target, variance, mask, sample_weight).value()
+            return recipe.value(pred, target, variance, mask, sample_weight)
         with self._failing_together(recipe, [pred]):
             sums.require_pred(pred, target)
             labels = recipe.labels(target, variance, mask, sample_weight)
