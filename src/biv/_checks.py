@@ -55,6 +55,8 @@ POSITIVE = Range(0.0, open_below=True)
 
 def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
     """A real number in its range, as a float; a 0-d tensor of one stays a tensor."""
+    if type(value) is float and value in allowed:  # by far the commonest, in every step of a loop
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, Tensor):
