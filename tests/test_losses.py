@@ -64,7 +64,7 @@ def test_the_plain_way_is_the_general_way(monkeypatch, dtype, base, spoil):
 
 def test_the_plain_way_is_taken_where_it_should_be(monkeypatch):
     """A batch with nothing to leave out does not pay for what it does not have."""
-    monkeypatch.setattr(Recipe, "sums", lambda *_: pytest.fail("the general way was gone"))
+    monkeypatch.setattr(Recipe, "sums", lambda *_: pytest.fail("the general way was taken"))
     pred, target, variance = batch(40, 2)
     for validate_args in (True, False):
         biv.biv_loss(pred, target, variance, validate_args=validate_args)

@@ -249,7 +249,7 @@ class Recipe:
 
         It is tried first, and what cannot be plain shows in the result: a NaN, an infinity or a
         zero among the labels, variances or predictions leaves no finite value, but for σ² = +inf,
-        whose weight is 0 as it should be. Then None is returned, and the general way is gone. Only
+        whose weight is 0 as it should be. Then None is returned, and the general way is taken. Only
         on the CPU, where looking at a value waits for nothing.
         """
         if variance is None or self.weighting.policy.reads_batch:
