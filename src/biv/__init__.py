@@ -1,6 +1,6 @@
 """Regression when every training label comes with its own error bar."""
 
-from biv import datasets, epsilon, metrics, noise
+from biv import datasets, epsilon, metrics, models, noise, training
 from biv.distributed import accumulation_windows
 from biv.epsilon import epsilon_for_batch_size
 from biv.losses import biv_loss, cutoff_loss, iv_loss, l2_loss
@@ -29,5 +29,7 @@ __all__ = [
     "iv_loss",
     "l2_loss",
     "metrics",
+    "models",
     "noise",
+    "training",
 ]

@@ -114,6 +114,25 @@ class VarianceLoss(nn.Module, ABC):
         recipe = Recipe(self.weighting().additive(), self.base, self.validate_args)
         return recipe.sums(pred, target, variance, mask, sample_weight)
 
+    def weights(
+        self,
+        target: Tensor,
+        variance: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        """How much each element of this process's batch counts, up to a common factor.
+
+        0 where one does not count at all. Of :class:`BIVLoss`, relative to the largest.
+
+        Example:
+            >>> target, variance = torch.zeros(3), torch.tensor([1.0, 2.0, 4.0])
+            >>> BIVLoss(epsilon=0.0).weights(target, variance)
+            tensor([1.0000, 0.5000, 0.2500])
+        """
+        return self.recipe.weigh(target, variance, mask, sample_weight).weights
+
     def window(
         self,
         targets: Iterable[Tensor],

@@ -27,6 +27,10 @@ BASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+# What stands for an element that does not count. At these the usual losses are finite, unlike at
+# 0 and 0: logarithms, ratios and roots of either and of their difference.
+NEUTRAL_PRED, NEUTRAL_TARGET = 0.5, 1.0
+
 _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
@@ -157,10 +161,8 @@ class Weighted(NamedTuple):
         """Σ wℓ. Whatever an element of weight 0 holds, it reaches no sum and no gradient."""
         counts = self.weights > 0
         dtype = torch.promote_types(pred.dtype, self.weights.dtype)
-        # Two values at which the usual losses are finite, unlike 0 and 0: logarithms, ratios and
-        # roots of either and of their difference.
-        pred = torch.where(counts, pred.to(dtype), 0.5)
-        target = torch.where(counts, self.target.to(dtype), 1.0)
+        pred = torch.where(counts, pred.to(dtype), NEUTRAL_PRED)
+        target = torch.where(counts, self.target.to(dtype), NEUTRAL_TARGET)
         return (self.weights * elementwise(base, pred, target)).sum()
 
 
@@ -213,6 +215,18 @@ class Recipe:
             )
         return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
 
+    def weigh(
+        self,
+        target: Tensor,
+        variance: Tensor | None,
+        mask: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Weighted:
+        """The weights of one batch that shares its normaliser with no other."""
+        labels = self.labels(target, variance, mask, sample_weight)
+        scope = Scope.over(self.weighting, labels.promoted(), validate_args=self.validate_args)
+        return Weighted.of(self.weighting, labels, scope)
+
     def sums(
         self,
         pred: Tensor,
@@ -223,9 +237,7 @@ class Recipe:
     ) -> LossSums:
         """The pair of one batch that shares its normaliser with no other."""
         require_pred(pred, target)
-        labels = self.labels(target, variance, mask, sample_weight)
-        scope = Scope.over(self.weighting, labels.promoted(), validate_args=self.validate_args)
-        return Weighted.of(self.weighting, labels, scope).sums(self.base, pred)
+        return self.weigh(target, variance, mask, sample_weight).sums(self.base, pred)
 
     def value(
         self,

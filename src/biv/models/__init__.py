@@ -1,0 +1,7 @@
+"""Networks: the paper's, one at a time as ordinary modules, and many at once."""
+
+from biv.models.embeddings import Periodic, PeriodicEmbedding
+from biv.models.mlp import MLP
+from biv.models.stacked import Stacked
+
+__all__ = ["MLP", "Periodic", "PeriodicEmbedding", "Stacked"]

@@ -1,0 +1,69 @@
+"""The paper's multi-layer perceptron, one network at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from biv import _checks
+from biv.models.embeddings import Periodic, PeriodicEmbedding
+
+PAPER_WIDTHS = (100, 50, 20, 10)
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A recipe for networks: hidden layers with ReLU, and a linear output.
+
+    Calling it with a generator makes one, an ``nn.Sequential`` of ordinary layers, initialised as
+    ``nn.Linear`` is. (N, features) goes in, (N, outputs) comes out.
+
+    Attributes:
+        features: Columns of x.
+        widths: Of the hidden layers; the paper's by default.
+        outputs: Columns of y.
+        periodic: Embed numeric columns first, if given.
+
+    Example:
+        >>> network = MLP(features=19)(torch.Generator().manual_seed(0))
+        >>> network(torch.randn(5, 19)).shape
+        torch.Size([5, 1])
+        >>> sum(p.numel() for p in network.parameters())
+        8291
+    """
+
+    features: int
+    widths: tuple[int, ...] = PAPER_WIDTHS
+    outputs: int = 1
+    periodic: Periodic | None = None
+
+    def __post_init__(self) -> None:
+        _checks.integer("features", self.features, at_least=1)
+        _checks.integer("outputs", self.outputs, at_least=1)
+        for width in self.widths:
+            _checks.integer("widths", width, at_least=1)
+
+    def __call__(self, generator: torch.Generator) -> nn.Sequential:
+        """A network of this kind, its parameters drawn from `generator`."""
+        layers: list[nn.Module] = []
+        width = self.features
+        if self.periodic is not None:
+            embedding = PeriodicEmbedding(self.features, self.periodic, generator)
+            layers.append(embedding)
+            width = embedding.outputs
+        for hidden in self.widths:
+            layers += [linear(width, hidden, generator), nn.ReLU()]
+            width = hidden
+        return nn.Sequential(*layers, linear(width, self.outputs, generator))
+
+
+def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """An ``nn.Linear`` with its own initialisation, drawn from an explicit generator."""
+    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")  # draws nothing
+    bound = 1.0 / math.sqrt(inputs)
+    nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
+    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return layer

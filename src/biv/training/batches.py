@@ -1,0 +1,200 @@
+"""The batches of an epoch for a whole stack: which rows, which labels, what each counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from biv import weights
+from biv.models.stacked import aligned
+from biv.sums import NEUTRAL_PRED, NEUTRAL_TARGET, Base, Labels, Recipe, elementwise
+from biv.training.data import Member, Schedule
+
+T = TypeVar("T")
+
+
+class Batch(NamedTuple):
+    """One step of every member.
+
+    Attributes:
+        rows: Of the pool of features, (R, B).
+        target: Labels, (R, D, B).
+        share: Weight over denominator, (R, D, B): the loss is Σ share·ℓ.
+        effective_size: Kish's, (R,); 0 where nothing is left.
+    """
+
+    rows: Tensor
+    target: Tensor
+    share: Tensor
+    effective_size: Tensor
+
+    def losses(self, pred: Tensor, bases: Sequence[Base]) -> tuple[Tensor, Tensor]:
+        """Σ share·ℓ of each member, (R,), and its gradient by the predictions, (R, D, B).
+
+        By hand for the squared error, and member by member through autograd for another ℓ: a
+        member's way does not depend on its neighbours'.
+        """
+        error = pred - self.target
+        gradient = self.share * error
+        losses = (gradient * error).sum((1, 2))
+        gradient *= 2.0
+        for member, base in enumerate(bases):
+            if base != "mse":
+                one = pred[member], self.target[member], self.share[member]
+                losses[member], gradient[member] = _loss(base, *one)
+        return losses, gradient
+
+
+def _loss(base: Base, pred: Tensor, target: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        leaf = pred.detach().clone().requires_grad_()
+        kept = torch.where(share > 0, leaf, NEUTRAL_PRED)
+        loss = (share * elementwise(base, kept, target)).sum()
+        (gradient,) = torch.autograd.grad(loss, leaf)
+    return loss.detach(), gradient
+
+
+class _Labels(NamedTuple):
+    """The labels of one member, and one more that is missing, to fill up short batches with."""
+
+    y: Tensor
+    variance: Tensor
+    sample_weight: Tensor
+
+    @classmethod
+    def of(cls, member: Member) -> _Labels:
+        train = member.train
+        y, variance, weight = train.y, train.variance, train.sample_weight
+        return cls(
+            _with_row(y, torch.nan),
+            _with_row(torch.zeros_like(y) if variance is None else variance, torch.inf),
+            _with_row(torch.ones_like(y) if weight is None else weight, 0.0),
+        )
+
+
+def _with_row(column: Tensor, value: float) -> Tensor:
+    return torch.cat([column, column.new_full((1, column.shape[1]), value)])
+
+
+class Batches:
+    """Draws the orders of the members and weighs their labels, an epoch at a time.
+
+    Everything about a step that does not depend on the parameters is computed here, for all steps
+    of the epoch at once. All batches have one shape: a short one is filled up with
+    rows of weight 0.
+
+    Attributes:
+        pool: The features of all members, (rows, F); a tensor that members share is in it once.
+        steps: How many batches an epoch has.
+        orders: The generators that the orders are drawn from, one a member.
+    """
+
+    def __init__(self, members: Sequence[Member], schedule: Schedule) -> None:
+        self.members = members
+        self.steps = _common(
+            "steps an epoch", [schedule.steps_per_epoch(len(m.train)) for m in members]
+        )
+        self.outputs = _common("columns of y", [m.train.y.shape[1] for m in members])
+        _common("features", [m.train.x.shape[1] for m in members])
+        _common("dtype", [str(m.train.x.dtype) for m in members])
+        # Rounding depends on the shape of a batch, so that shape must not depend on the neighbours.
+        self.size = _common(
+            "batch shapes: choose a batch_size that none has fewer rows than",
+            [min(schedule.batch_size, 1 << (len(m.train) - 1).bit_length()) for m in members],
+        )
+        self.room = aligned(self.size)
+        self.pool, self.starts = _pooled([m.train.x for m in members])
+        self.gathered: Tensor | None = None
+        self.labels = [_Labels.of(m) for m in members]
+        self.orders = [m.generators()[1] for m in members]
+        self.recipes = [m.loss.recipe for m in members]
+        self.alike = _alike(self.recipes)
+
+    def epoch(self) -> list[Batch]:
+        """The batches of the next epoch."""
+        steps, room, count = self.steps, self.room, len(self.members)
+        orders = torch.stack([self._order(member) for member in range(count)], dim=1)
+        lengths = torch.tensor([len(m.train) for m in self.members]).view(1, count, 1)
+        rows = torch.where(orders == lengths, 0, orders) + self.starts.view(1, count, 1)
+        shape = (steps, count, room, self.outputs)
+        target, share = self.pool.new_empty(shape), self.pool.new_empty(shape)
+        sizes = self.pool.new_empty(steps, count)
+        for group in self.alike:
+            drawn = [[column[orders[:, m]] for column in self.labels[m]] for m in group]
+            labels = [torch.stack(columns, dim=1) for columns in zip(*drawn, strict=True)]
+            w, denominator = _weigh(self.recipes[group[0]], *labels)
+            target[:, group] = torch.where(w > 0, labels[0], NEUTRAL_TARGET)
+            share[:, group] = w / torch.where(denominator == 0, 1.0, denominator)[..., None, None]
+            sizes[:, group] = weights.kish(w, (2, 3))
+        target, share = (part.transpose(2, 3).contiguous() for part in (target, share))
+        return [Batch(*parts) for parts in zip(rows, target, share, sizes, strict=True)]
+
+    def _order(self, member: int) -> Tensor:
+        """The rows of each batch, (steps, room); their number where there are no more."""
+        rows = len(self.members[member].train)
+        drawn = torch.randperm(rows, generator=self.orders[member])[: self.steps * self.size]
+        order = torch.full((self.steps, self.size), rows)
+        order.view(-1)[: len(drawn)] = drawn
+        return F.pad(order, (0, self.room - self.size), value=rows)
+
+    def features(self, rows: Tensor) -> Tensor:
+        """The features of these rows of the pool, (R, F, B); overwritten by the next call."""
+        if self.gathered is None or len(self.gathered) < rows.numel():
+            self.gathered = self.pool.new_empty(rows.numel(), self.pool.shape[1])
+        found = self.gathered[: rows.numel()]
+        torch.index_select(self.pool, 0, rows.reshape(-1), out=found)
+        return found.view(*rows.shape, -1).transpose(1, 2)
+
+
+def _weigh(
+    recipe: Recipe, y: Tensor, variance: Tensor, importance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Weights (steps, members, B, D) and denominators (steps, members) of batches weighed alike."""
+    flat = y.flatten(0, 1), variance.flatten(0, 1), importance.flatten(0, 1)
+    policy = recipe.weighting.policy
+    if policy.reads_batch:
+        for batch in zip(*flat, strict=True):
+            policy.check(Labels.checked(batch[0], batch[1], None, batch[2]).promoted())
+
+    def weigh(y: Tensor, variance: Tensor, importance: Tensor) -> tuple[Tensor, Tensor]:
+        weighed = recipe.weigh(y, variance, None, importance)
+        return weighed.weights, weighed.denominator
+
+    w, denominator = torch.func.vmap(weigh)(*flat)
+    return w.view_as(y), denominator.view(y.shape[:2])
+
+
+def _alike(recipes: Sequence[Recipe]) -> list[list[int]]:
+    """The members whose labels are weighed by one recipe, in groups."""
+    groups: list[list[int]] = []
+    for member, recipe in enumerate(recipes):
+        for group in groups:
+            if recipe == recipes[group[0]]:
+                group.append(member)
+                break
+        else:
+            groups.append([member])
+    return groups
+
+
+def _pooled(tables: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """All tables below one another, each distinct tensor once, and where each begins."""
+    begins: dict[int, int] = {}
+    distinct: list[Tensor] = []
+    for table in tables:
+        if id(table) not in begins:
+            begins[id(table)] = sum(len(t) for t in distinct)
+            distinct.append(table)
+    return torch.cat(distinct), torch.tensor([begins[id(table)] for table in tables])
+
+
+def _common(what: str, values: Sequence[T]) -> T:
+    """The one value that all members have."""
+    if len(set(values)) > 1:
+        found = ", ".join(str(value) for value in dict.fromkeys(values))
+        raise ValueError(f"the members of a stack must have equal {what}; found {found}")
+    return values[0]

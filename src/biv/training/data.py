@@ -1,0 +1,198 @@
+"""What a training is given: labelled rows, one member's settings, and the stack's schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from biv import _checks
+from biv.modules import BIVLoss, VarianceLoss
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+
+
+@dataclass(frozen=True, eq=False)
+class Triplets:
+    """Rows to learn from or to test on: x, y and, of noisy labels, their variances.
+
+    NumPy arrays become float32 tensors; a tensor keeps its dtype, and the others follow x. Members
+    that are given the *same tensor* as x share it in memory.
+
+    Attributes:
+        x: Features, (N, F), finite.
+        y: Labels, (N, D), or (N,) for D = 1; NaN where one is missing.
+        variance: σ² of each, as y, or (N, 1); None for clean labels.
+        sample_weight: How much each matters, as y, or (N, 1); None for all alike.
+
+    Example:
+        >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
+        >>> rows.x.dtype, rows.y.shape, len(rows)
+        (torch.float32, torch.Size([5, 1]), 5)
+    """
+
+    x: Tensor
+    y: Tensor
+    variance: Tensor | None = None
+    sample_weight: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        x = _tensor("x", self.x, torch.float32)
+        if x.ndim != 2:
+            raise ValueError(f"x must have shape (rows, features); found {tuple(x.shape)}")
+        _checks.all_elements("x", x, x.isfinite(), "finite")
+        object.__setattr__(self, "x", x)
+        for name in ("y", "variance", "sample_weight"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            column = _tensor(name, value, x.dtype).to(x.dtype)
+            column = column.unsqueeze(1) if column.ndim == 1 else column
+            if column.ndim != 2 or len(column) != len(x):
+                raise ValueError(
+                    f"{name} must have one row a row of x, {len(x)}; found {tuple(column.shape)}"
+                )
+            if name != "y":
+                column = _checks.expanded(name, column, "y", self.y)
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
+    if isinstance(value, Tensor):
+        return _checks.floating_tensor(name, value)
+    return torch.as_tensor(np.asarray(value), dtype=dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One training: its data, its loss, its learning rate and its randomness.
+
+    Attributes:
+        train: What it learns from.
+        test: Rows with clean labels to be scored on, by the mean squared error; or None.
+        loss: Of :mod:`biv.modules`, local. ε and cutoffs in the units of the variances.
+        learning_rate: Of the optimiser.
+        seed: Of the network's first parameters.
+        order_seed: Of the order of the rows; None is `seed`.
+        name: For messages.
+
+    Raises:
+        ValueError: Nothing is left to learn from, because the cutoff keeps no row, say.
+    """
+
+    train: Triplets
+    test: Triplets | None = None
+    loss: VarianceLoss = field(default_factory=BIVLoss)
+    learning_rate: float = 1e-3
+    seed: int = 0
+    order_seed: int | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _checks.real_number("learning_rate", self.learning_rate, _checks.POSITIVE)
+        if self.loss.process_group is not None:
+            raise ValueError("the loss of a member must be local: process_group must be None")
+        if self.test is not None:
+            self._check_test(self.test)
+        train = self.train
+        weights = self.loss.weights(train.y, train.variance, sample_weight=train.sample_weight)
+        if not bool((weights > 0).any()):
+            raise ValueError(f"{self._label()}{self.loss!r} keeps none of {self._rows()}")
+
+    def _check_test(self, test: Triplets) -> None:
+        if test.x.dtype != self.train.x.dtype or test.x.shape[1] != self.train.x.shape[1]:
+            raise ValueError(
+                f"the test rows must be like the training rows, {self.train.x.shape[1]} features "
+                f"of {self.train.x.dtype}; found {test.x.shape[1]} of {test.x.dtype}"
+            )
+        if test.variance is not None or test.sample_weight is not None:
+            raise ValueError(
+                "test labels must be clean, without variance or sample_weight: score predictions "
+                "on noisy labels with biv.metrics.noise_corrected_mse"
+            )
+        if test.y.shape[1] != self.train.y.shape[1] or not len(test):
+            raise ValueError(
+                f"the test rows must be one at least, of {self.train.y.shape[1]} labels each; "
+                f"found y of shape {tuple(test.y.shape)}"
+            )
+        _checks.all_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
+
+    def _label(self) -> str:
+        return f"member {self.name!r}: " if self.name else ""
+
+    def _rows(self) -> str:
+        rows, variance = f"{len(self.train)} training rows", self.train.variance
+        if variance is None or not len(variance):
+            return rows
+        return f"{rows}, whose variances lie in [{variance.min():g}, {variance.max():g}]"
+
+    def generators(self) -> tuple[torch.Generator, torch.Generator]:
+        """For the network's first parameters, and for the order of the rows."""
+        order_seed = self.seed if self.order_seed is None else self.order_seed
+        return tuple(torch.Generator().manual_seed(s) for s in (self.seed, order_seed))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and in what steps all members of a stack are trained; the paper's by default.
+
+    Attributes:
+        epochs: Passes over the training rows.
+        batch_size: Rows a step.
+        drop_last: Whether an incomplete last batch of an epoch is left out, as in the paper, or
+            trained on.
+        test_every: Steps between two scores of the whole test set; None never scores it.
+        optimizer: "adam", "adamw" or "sgd", torch's own.
+        weight_decay: Of the optimiser.
+        momentum: Of "sgd".
+    """
+
+    epochs: int = 100
+    batch_size: int = 256
+    drop_last: bool = False
+    test_every: int | None = 1
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _checks.integer("epochs", self.epochs, at_least=0)
+        _checks.integer("batch_size", self.batch_size, at_least=1)
+        if self.test_every is not None:
+            _checks.integer("test_every", self.test_every, at_least=1)
+        if self.optimizer not in OPTIMIZERS:
+            names = ", ".join(repr(name) for name in OPTIMIZERS)
+            raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
+        _checks.real_number("weight_decay", self.weight_decay, _checks.NON_NEGATIVE)
+        _checks.real_number("momentum", self.momentum, _checks.NON_NEGATIVE)
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum is for 'sgd'; found it with {self.optimizer!r}")
+
+    def steps_per_epoch(self, rows: int) -> int:
+        """How many batches `rows` give.
+
+        Raises:
+            ValueError: None at all, because the only batch is incomplete and dropped.
+        """
+        steps = rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+        if not steps:
+            raise ValueError(
+                f"{rows} training rows give no batch of {self.batch_size}: choose a smaller "
+                "batch_size, or drop_last=False"
+            )
+        return steps
+
+    def make_optimizer(self, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
+        """Torch's optimiser over groups that bring their own ``lr``."""
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(
+                groups, momentum=self.momentum, weight_decay=self.weight_decay, fused=fused
+            )
+        kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
+        return kind(groups, weight_decay=self.weight_decay, fused=fused)

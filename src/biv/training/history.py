@@ -1,0 +1,64 @@
+"""What a training leaves behind: a curve for each quantity, and whether it diverged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Curve = npt.NDArray[np.float64]
+
+SMOOTHING = 35  # evaluations, as in the paper
+DIVERGED_ABOVE = 1.0  # a constant prediction of labels of unit variance has this error
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The curves of one member.
+
+    Attributes:
+        train_loss: Its loss on the batch of every step, (steps,), before that step's update; 0
+            where a batch had nothing left, which made no update.
+        effective_batch_size: Kish's, of the weights of every step, (steps,).
+        test_loss: Mean squared error on the test rows, (evaluations,).
+        test_step: After how many steps each of these was taken, (evaluations,).
+        diverged_at: The step after which a loss, a parameter or an optimiser's moment was no longer
+            finite; None if they stayed so. The member was frozen there: its curves are NaN beyond.
+    """
+
+    train_loss: Curve
+    effective_batch_size: Curve
+    test_loss: Curve
+    test_step: npt.NDArray[np.int64]
+    diverged_at: int | None = None
+
+    def smoothed_test_loss(self, window: int = SMOOTHING) -> Curve:
+        """The test loss as a trailing mean; its first value is at the `window`-th evaluation."""
+        return smoothed(self.test_loss, window)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether something was not finite, or the last smoothed test loss is above 1.
+
+        The second half is for labels of unit variance, of which 1 is the error of their mean.
+        """
+        if self.diverged_at is not None:
+            return True
+        curve = self.smoothed_test_loss()
+        return bool(len(curve) and curve[-1] > DIVERGED_ABOVE)
+
+
+def smoothed(curve: npt.NDArray[Any], window: int = SMOOTHING) -> Curve:
+    """Trailing means over `window` values along the last axis, from the first whole window on.
+
+    Example:
+        >>> smoothed(np.array([1.0, 2.0, 3.0, 4.0]), window=2)
+        array([1.5, 2.5, 3.5])
+    """
+    if curve.shape[-1] < window:
+        return np.empty((*curve.shape[:-1], 0))
+    windows = np.lib.stride_tricks.sliding_window_view(curve, window, axis=-1)
+    means: Curve = windows.mean(axis=-1, dtype=np.float64)
+    return means

@@ -1,0 +1,92 @@
+"""The readable reference: one network, ordinary PyTorch, no haste."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from biv.training.data import Member, Schedule
+from biv.training.history import History
+from biv.training.progress import progress_bar
+from biv.weights import effective_batch_size
+
+
+def train_reference(
+    model: nn.Module, member: Member, schedule: Schedule, *, progress: bool = True
+) -> History:
+    """Train any module on one member, in place; what :func:`train_stack` does to forty at once.
+
+    Args:
+        model: (rows, features) to (rows, outputs). Its parameters are taken as they are: draw them
+            from ``member.generators()[0]`` to begin where the stack does.
+        member: Data, loss, learning rate, seed.
+        schedule: Epochs, batches, tests, optimiser.
+        progress: Whether to show a bar on a terminal.
+
+    Example:
+        >>> from biv.models import MLP
+        >>> from biv.training import Triplets
+        >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+        >>> member = Member(Triplets(x, x.sum(dim=1), torch.ones(64)))
+        >>> network = MLP(features=3)(member.generators()[0])
+        >>> history = train_reference(network, member, Schedule(epochs=2, batch_size=16))
+        >>> history.train_loss.shape
+        (8,)
+    """
+    train, test, loss_function = member.train, member.test, member.loss
+    _, order = member.generators()
+    group = {"params": list(model.parameters()), "lr": member.learning_rate}
+    optimizer = schedule.make_optimizer([group], fused=False)
+    total = schedule.epochs * schedule.steps_per_epoch(len(train))
+    losses, sizes = np.full((2, total), np.nan)
+    every = schedule.test_every if test is not None else None
+    test_step = np.arange(every, total + 1, every) if every else np.arange(0)
+    scores = np.full(len(test_step), np.nan)
+    diverged_at = None
+
+    with progress_bar(total, member.name or "training", enabled=progress) as bar:
+        for step, rows in enumerate(_batches(len(train), schedule, order)):
+            x, y = train.x[rows], train.y[rows]
+            variance = None if train.variance is None else train.variance[rows]
+            weight = None if train.sample_weight is None else train.sample_weight[rows]
+            model.train()
+            loss = loss_function(model(x), y, variance, sample_weight=weight)
+            counts = loss_function.weights(y, variance, sample_weight=weight)
+            losses[step], sizes[step] = loss.item(), effective_batch_size(counts).item()
+            if bool((counts > 0).any()) and bool(loss.isfinite()):
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            finite = bool(loss.isfinite()) and _is_finite(model, optimizer)
+            if finite and test is not None and every and (step + 1) % every == 0:
+                score = _mean_squared_error(model, test.x, test.y)
+                scores[(step + 1) // every - 1] = score
+                finite = math.isfinite(score)
+            bar.update()
+            if not finite:
+                diverged_at = step + 1
+                break
+    return History(losses, sizes, scores, test_step, diverged_at)
+
+
+def _batches(rows: int, schedule: Schedule, order: torch.Generator) -> Iterator[Tensor]:
+    steps = schedule.steps_per_epoch(rows)
+    for _ in range(schedule.epochs):
+        yield from torch.split(torch.randperm(rows, generator=order), schedule.batch_size)[:steps]
+
+
+def _mean_squared_error(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    model.eval()
+    with torch.no_grad():
+        return F.mse_loss(model(x), y).item()
+
+
+def _is_finite(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+    moments = [value for state in optimizer.state.values() for value in state.values()]
+    held = [*model.parameters(), *(m for m in moments if isinstance(m, Tensor))]
+    return all(bool(value.isfinite().all()) for value in held)

@@ -1,0 +1,322 @@
+"""The stacked engine: many trainings at once, each as if it were alone."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from biv.models.stacked import Stacked
+from biv.training import testing
+from biv.training.batches import Batch, Batches
+from biv.training.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from biv.training.data import Member, Schedule
+from biv.training.denormals import flushed_denormals
+from biv.training.history import History
+from biv.training.progress import progress_bar
+
+Factory = Callable[[torch.Generator], nn.Module]
+
+
+class Trained(NamedTuple):
+    """A member after its training."""
+
+    module: nn.Module
+    history: History
+
+
+def train_stack(
+    model: Factory,
+    members: Sequence[Member],
+    schedule: Schedule,
+    *,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: bool = True,
+) -> list[Trained]:
+    """Train all members at once; each ends as it would alone, to the bit.
+
+    One thread a process is fastest for small networks: ``torch.set_num_threads(1)``, and as many
+    processes as there are cores, each with a stack of its own.
+
+    Args:
+        model: Makes a network from a generator, such as ``biv.models.MLP(features=19)``.
+        members: Data, loss, learning rate and seed of each.
+        schedule: Epochs, batches, tests and optimiser of all.
+        checkpoint: A file to go on from, if it is there, and to save to now and then; what is
+            resumed ends to the bit as if it had not been interrupted. More epochs may be asked for
+            than when it was begun; anything else that differs is an error.
+        checkpoint_seconds: How often to save, at the end of an epoch.
+        progress: Whether to show a bar on a terminal.
+
+    Returns:
+        A module and its curves for each member, in the order given.
+
+    Example:
+        >>> from biv import BIVLoss, L2Loss
+        >>> from biv.models import MLP
+        >>> from biv.training import Triplets
+        >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = Triplets(x, x.sum(dim=1), torch.ones(64))
+        >>> members = [Member(rows, loss=loss) for loss in (BIVLoss(), L2Loss())]
+        >>> biv, l2 = train_stack(MLP(features=3), members, Schedule(epochs=2, batch_size=16))
+        >>> bool((abs(biv.history.train_loss - l2.history.train_loss) < 1e-5).all())
+        True
+    """
+    stack = Stack(model, members, schedule)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        stack.load_state_dict(load_checkpoint(path))
+    total, what = schedule.epochs * stack.steps_per_epoch, f"{len(members)} members"
+    saved = time.monotonic()
+    with (
+        flushed_denormals(),
+        progress_bar(total, what, enabled=progress, done=stack.step) as bar,
+    ):
+        while stack.epoch < schedule.epochs and not stack.all_frozen:
+            stack.run_epoch(bar.update)
+            bar.set_postfix_str(stack.summary(), refresh=False)
+            if path is not None and time.monotonic() - saved >= checkpoint_seconds:
+                save_checkpoint(path, stack.state_dict())
+                saved = time.monotonic()
+    if path is not None:
+        save_checkpoint(path, stack.state_dict())
+    return [Trained(stack.module(r), h) for r, h in enumerate(stack.histories())]
+
+
+class Stack:
+    """R members in training; :func:`train_stack` drives it, epoch by epoch.
+
+    A member's parameters, optimiser state and curves are to the bit what they would be in any other
+    stack, on one machine with one number of threads.
+
+    Args:
+        model: Makes a network from a generator; see :class:`biv.models.Stacked` for what it may be
+            made of.
+        members: One or more, of equal shapes and equally many steps an epoch.
+        schedule: For all of them.
+
+    Attributes:
+        step: How many batches every member has seen.
+    """
+
+    def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
+        if not members:
+            raise ValueError("a stack must have at least one member; found none")
+        self.members, self.schedule = list(members), schedule
+        placed = _placed(self.members)
+        self._place = [placed.index(member) for member in range(len(members))]
+        self._placed = [self.members[member] for member in placed]
+        self._batches = Batches(self._placed, schedule)
+        dtype = self._batches.pool.dtype
+        self._stacked = Stacked([model(m.generators()[0]).to(dtype) for m in self._placed])
+        _check_shapes(self._stacked, self._batches)
+        self._parameters = [nn.Parameter(slab) for slab in self._stacked.parameters]
+        rates = [float(m.learning_rate) for m in self._placed]
+        by_rate = {
+            rate: [p for p, own in zip(self._parameters, rates, strict=True) if own == rate]
+            for rate in rates
+        }
+        groups = [{"params": own, "lr": rate} for rate, own in by_rate.items()]
+        self._optimizer = schedule.make_optimizer(groups, fused=True)
+        self._blocks = testing.blocks(slice(0, len(self._placed)))
+        self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
+        self._frozen_at: list[int | None] = [None] * len(self._placed)
+        self._curves: dict[str, list[Tensor]] = {"train_loss": [], "size": [], "test_loss": []}
+        self._test_steps: list[int] = []
+        self.step = 0
+        self._fingerprint = fingerprint(self._stacked.parameters, self._placed, schedule)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches an epoch."""
+        return self._batches.steps
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def all_frozen(self) -> bool:
+        """Whether every member has diverged."""
+        return None not in self._frozen_at
+
+    @torch.no_grad()
+    def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
+        """Train all members for one epoch, and test them when it is due."""
+        every = self.schedule.test_every
+        for batch in self._batches.epoch():
+            self._train(batch)
+            if every and self.step % every == 0:
+                self._test()
+            after_step()
+
+    def _train(self, batch: Batch) -> None:
+        losses = torch.cat([self._backward(members, batch) for members in self._blocks])
+        finite = losses.isfinite()
+        updated = (finite & (batch.effective_size > 0)).tolist()
+        for member, parameter in enumerate(self._parameters):
+            # An optimiser leaves a parameter without a gradient, and its state, as they are.
+            goes_on = updated[member] and self._frozen_at[member] is None
+            parameter.grad = self._stacked.gradients[member] if goes_on else None
+        self._optimizer.step()
+        self.step += 1
+        self._record("train_loss", losses)
+        self._record("size", batch.effective_size)
+        self._freeze_others(finite & self._states_are_finite())
+
+    def _backward(self, members: slice, batch: Batch) -> Tensor:
+        """The losses of a block, (members,); its gradients are written where they belong."""
+        part = Batch(*(column[members] for column in batch))
+        block = self._stacked.block(members, part.rows.shape[1])
+        x = self._batches.features(part.rows)
+        bases = [member.loss.base for member in self._placed[members]]
+        losses, gradient = part.losses(block.forward(x), bases)
+        block.backward(gradient)
+        return losses
+
+    def _states_are_finite(self) -> Tensor:
+        """Whether each member's parameters and moments are finite, (R,).
+
+        Gradients that cannot overflow a square leave finite moments; only others are looked into.
+        """
+        gradients = self._stacked.gradients
+        harmless = torch.finfo(gradients.dtype).max ** 0.5 / 10
+        finite: Tensor = (gradients.amax(1) < harmless) & (gradients.amin(1) > -harmless)
+        for member in _where(~finite):
+            parameter = self._parameters[member]
+            moments = self._optimizer.state.get(parameter, {}).values()
+            held = [parameter, *(m for m in moments if isinstance(m, Tensor))]
+            finite[member] = all(bool(value.isfinite().all()) for value in held)
+        return finite
+
+    def _test(self) -> None:
+        if not self._tests:
+            return
+        losses = torch.full((len(self._placed),), torch.nan, dtype=torch.float64)
+        tested = torch.zeros(len(self._placed), dtype=torch.bool)
+        for test in self._tests:
+            tested[test.members] = True
+            for members, errors in test.losses(self._stacked):
+                losses[members] = errors
+        self._record("test_loss", losses)
+        self._test_steps.append(self.step)
+        self._freeze_others(losses.isfinite() | ~tested)
+
+    def _record(self, name: str, values: Tensor) -> None:
+        row = values.to(torch.float64)
+        for member, at in enumerate(self._frozen_at):
+            if at is not None:
+                row[member] = torch.nan
+        self._curves[name].append(row)
+
+    def _freeze_others(self, finite: Tensor) -> None:
+        for member in _where(~finite):
+            if self._frozen_at[member] is None:
+                self._frozen_at[member] = self.step
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """What every member predicts for the same rows, (R, N, D)."""
+        return testing.predict(self._stacked, x.to(self._batches.pool.dtype))[self._place]
+
+    def module(self, member: int) -> nn.Module:
+        """A member as an ordinary module, its parameters as they are now."""
+        return self._stacked.module(self._place[member])
+
+    def histories(self) -> list[History]:
+        """The curves of every member up to now."""
+        nothing = torch.empty(0, len(self._placed))
+        curves = {
+            name: (torch.stack(rows) if rows else nothing).double().numpy()
+            for name, rows in self._curves.items()
+        }
+        steps = np.array(self._test_steps, dtype=np.int64)
+        return [
+            History(
+                train_loss=curves["train_loss"][:, place].copy(),
+                effective_batch_size=curves["size"][:, place].copy(),
+                test_loss=curves["test_loss"][: None if member.test else 0, place].copy(),
+                test_step=steps[: None if member.test else 0],
+                diverged_at=self._frozen_at[place],
+            )
+            for member, place in zip(self.members, self._place, strict=True)
+        ]
+
+    def summary(self) -> str:
+        """The last losses, their mean over the members that go on, in a few words."""
+        words = [
+            f"{what} {rows[-1].nanmean():.3f}"
+            for what, name in (("train", "train_loss"), ("test", "test_loss"))
+            if (rows := self._curves[name])
+        ]
+        if diverged := sum(self._frozen_at[place] is not None for place in self._place):
+            words.append(f"{diverged} diverged")
+        return ", ".join(words)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the training depends on, at the end of an epoch."""
+        return {
+            "training": self._fingerprint,
+            "step": self.step,
+            "parameters": self._stacked.parameters.clone(),
+            "optimizer": copy.deepcopy(self._optimizer.state_dict()),
+            "orders": [generator.get_state() for generator in self._batches.orders],
+            "curves": {name: list(rows) for name, rows in self._curves.items()},
+            "test_steps": list(self._test_steps),
+            "frozen_at": list(self._frozen_at),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken.
+
+        Raises:
+            ValueError: It was taken of other members, data, networks or settings.
+        """
+        if state["training"] != self._fingerprint:
+            raise ValueError(
+                "the state is of another training: its members, data, network or schedule differ "
+                "in more than the number of epochs"
+            )
+        self.step = state["step"]
+        self._stacked.parameters.copy_(state["parameters"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        for generator, own in zip(self._batches.orders, state["orders"], strict=True):
+            generator.set_state(own)
+        self._curves = {name: list(rows) for name, rows in state["curves"].items()}
+        self._test_steps = list(state["test_steps"])
+        self._frozen_at = list(state["frozen_at"])
+
+
+def _placed(members: Sequence[Member]) -> list[int]:
+    """The order of the members in the stack: those with the same test rows side by side.
+
+    A lone member is there twice, since a single matrix is multiplied in another way.
+    """
+    tables = [None if m.test is None else id(m.test.x) for m in members]
+    order = sorted(range(len(members)), key=lambda member: tables.index(tables[member]))
+    return order if len(order) > 1 else order * 2
+
+
+def _check_shapes(stacked: Stacked, batches: Batches) -> None:
+    features = batches.pool.shape[1]
+    try:
+        found = tuple(stacked.module(0)(batches.pool[:1]).shape)
+    except RuntimeError as error:
+        raise ValueError(f"the network must take {features} features: {error}") from error
+    if found != (1, batches.outputs):
+        raise ValueError(
+            f"the network must give (rows, {batches.outputs}), as y has; found {found} for one row"
+        )
+
+
+def _where(mask: Tensor) -> list[int]:
+    found: list[int] = mask.nonzero().flatten().tolist()
+    return found

@@ -1,0 +1,105 @@
+"""Predictions of a stack on rows that its members share, and their errors; no gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+
+import torch
+from torch import Tensor
+
+from biv.models.stacked import Stacked, aligned
+from biv.training.data import Member, Triplets
+
+BLOCK = 20  # members at most that are computed together: their activations stay in cache
+CHUNK = 512  # rows at a time, for the same reason
+
+
+def blocks(members: slice) -> list[slice]:
+    """Consecutive members in blocks of nearly equal size, of two at least if there are two."""
+    count = members.stop - members.start
+    parts = -(-count // BLOCK)
+    edges = [members.start + count * k // parts for k in range(parts + 1)]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+class Columns:
+    """A table of features as a stack wants it: features first, filled up with rows of 0."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.rows, features = x.shape
+        self.table = x.new_zeros(features, aligned(self.rows))
+        self.table[:, : self.rows] = x.T
+
+
+def predictions(stacked: Stacked, members: slice, x: Columns) -> Iterator[tuple[slice, Tensor]]:
+    """What a block of members predicts, some rows at a time: (members, D, rows).
+
+    The tensor is overwritten by the next one.
+    """
+    for start in range(0, x.rows, CHUNK):
+        chunk = x.table[:, start : start + CHUNK]
+        block = stacked.block(members, chunk.shape[1])
+        pred = block.forward(chunk.expand(members.stop - members.start, -1, -1))
+        rows = slice(start, min(start + CHUNK, x.rows))
+        yield rows, pred[:, :, : rows.stop - rows.start]
+
+
+def predict(stacked: Stacked, x: Tensor) -> Tensor:
+    """What all members predict for the same rows, (R, N, D)."""
+    columns = Columns(x)
+    count = len(stacked.parameters)
+    out = x.new_empty(count, stacked.outputs, columns.rows)
+    for members in blocks(slice(0, count)):
+        for rows, pred in predictions(stacked, members, columns):
+            out[members, :, rows] = pred
+    return out.transpose(1, 2)
+
+
+class SharedTest:
+    """The test rows of neighbouring members, who may differ in labels but not in features.
+
+    Attributes:
+        members: Where these are in the stack.
+        x: Their features.
+        y: Their labels, (members, D, rows).
+    """
+
+    def __init__(self, members: slice, tests: Sequence[Triplets]) -> None:
+        self.members = members
+        self.x = Columns(tests[0].x)
+        self.y = torch.stack([test.y.T for test in tests])
+
+    def losses(self, stacked: Stacked) -> Iterator[tuple[slice, Tensor]]:
+        """The mean squared errors, a block of members at a time."""
+        for members in blocks(self.members):
+            own = slice(members.start - self.members.start, members.stop - self.members.start)
+            pair = _pair(members, len(stacked.parameters))
+            total = torch.zeros(pair.stop - pair.start, dtype=torch.float64)
+            for rows, pred in predictions(stacked, pair, self.x):
+                error = pred - self.y[own, :, rows]
+                total += error.square_().sum((1, 2))
+            kept = total[members.start - pair.start :][: members.stop - members.start]
+            yield members, kept / self.y[0].numel()
+
+
+def _pair(members: slice, count: int) -> slice:
+    """These members, with a neighbour where there is but one."""
+    if members.stop - members.start > 1:
+        return members
+    first = min(members.start, count - 2)
+    return slice(first, first + 2)
+
+
+def shared_tests(members: Sequence[Member]) -> list[SharedTest]:
+    """The test rows of all members, each distinct table once for those next to each other."""
+    tests, start = [], 0
+    for _, group in groupby(
+        (m.test for m in members), key=lambda t: None if t is None else id(t.x)
+    ):
+        rows = list(group)
+        known = [test for test in rows if test is not None]
+        if known:
+            tests.append(SharedTest(slice(start, start + len(rows)), known))
+        start += len(rows)
+    return tests

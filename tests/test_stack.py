@@ -1,0 +1,295 @@
+"""The stacked engine against the readable loop, and against itself in other company."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import biv
+from biv.models import MLP, Periodic
+from biv.training import Member, Schedule, Stack, Triplets, train_reference, train_stack
+from trainings import (
+    CURVES,
+    FEATURES,
+    LOSSES,
+    assert_same_bits,
+    clean_rows,
+    seven_members,
+    triplets,
+    truth,
+)
+
+MODELS = {
+    "mlp": MLP(FEATURES, (13, 6)),
+    "embedded": MLP(FEATURES, (13, 6), 1, Periodic((0, 3, 5), frequencies=3, width=3)),
+}
+SCHEDULES = {
+    "adam": Schedule(epochs=4, batch_size=51, test_every=3),
+    "adamw": Schedule(epochs=4, batch_size=64, optimizer="adamw", weight_decay=0.1),
+    "sgd": Schedule(epochs=4, batch_size=51, optimizer="sgd", drop_last=True, test_every=2),
+    "momentum": Schedule(
+        epochs=4, batch_size=256, optimizer="sgd", momentum=0.9, weight_decay=0.01
+    ),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+def test_a_member_does_not_notice_its_company(model, schedule):
+    """Alone, among seven, in another order, in a stack of three: not a bit of difference."""
+    members = seven_members()
+    seven = train_stack(model, members, schedule)
+    reversed_ = train_stack(model, members[::-1], schedule)[::-1]
+    some = train_stack(model, [members[5], members[0], members[4]], schedule)
+    for trained, again in zip(seven, reversed_, strict=True):
+        assert_same_bits(trained, again)
+    for trained, position in zip(some, (5, 0, 4), strict=True):
+        assert_same_bits(trained, seven[position])
+    for member, trained in zip(members, seven, strict=True):
+        assert_same_bits(train_stack(model, [member], schedule)[0], trained)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_company_at_the_paper_s_size(threads):
+    """The same on bike data, in a stack of several blocks, with one thread or two."""
+    code = f"""
+import torch, biv
+from biv.models import MLP
+from biv.training import Member, Schedule, Triplets, train_stack
+from trainings import assert_same_bits
+torch.set_num_threads({threads})
+data = biv.datasets.load_bike_2011()
+x = biv.datasets.FeatureScaler.fit(data.x)(data.x)
+y = biv.datasets.LabelScaler.fit(data.y).label(data.y)
+x, y = torch.tensor(x).float(), torch.tensor(y).float()
+losses = [biv.BIVLoss(), biv.L2Loss(), biv.IVLoss(), biv.CutoffLoss(0.5)]
+rows = [(x[2200:7700], x[:2200], y[:2200]), (x[:5500], x[6000:8200], y[6000:8200])]
+members = []
+for k in range(22):
+    train, x_test, y_test = rows[k % 2]
+    noise = torch.Generator().manual_seed(k)
+    variance = torch.rand(5500, generator=noise)
+    noisy = y[:5500] + variance.sqrt() * torch.randn(5500, generator=noise)
+    test = members[k - 2].test if k > 1 else Triplets(x_test, y_test)
+    members.append(Member(Triplets(train, noisy, variance), test, losses[k % 4], seed=k))
+schedule = Schedule(epochs=2, drop_last=True)
+whole = train_stack(MLP(19), members, schedule)
+part = train_stack(MLP(19), members[6:0:-1], schedule)[::-1]
+for member, trained in zip(part, whole[1:7]):
+    assert_same_bits(member, trained)
+assert_same_bits(train_stack(MLP(19), [members[9]], schedule)[0], whole[9])
+"""
+    path = str(next(p for p in sys.path if p.endswith("tests")))
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": path})
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-11)])
+def test_ten_steps_are_those_of_the_readable_loop(model, schedule, dtype, tolerance):
+    """Losses, effective sizes, test errors and every parameter, after ten steps."""
+    ten = replace(schedule, epochs=math.ceil(10 / schedule.steps_per_epoch(300)))
+    for member, trained in zip(
+        members := seven_members(dtype), train_stack(model, members, ten), strict=True
+    ):
+        network = model(member.generators()[0]).to(dtype)
+        history = train_reference(network, member, ten)
+        assert len(history.train_loss) >= 10
+        for name in CURVES:
+            np.testing.assert_allclose(
+                getattr(trained.history, name), getattr(history, name), tolerance, tolerance
+            )
+        own = network.state_dict()
+        for name, value in trained.module.state_dict().items():
+            torch.testing.assert_close(value, own[name], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_labels_of_every_kind(loss):
+    """Two outputs, missing labels, ignored ones, importances: as in the readable loop."""
+    rows = triplets(0, outputs=2, dtype=torch.float64)
+    y, variance = rows.y.clone(), rows.variance.clone()
+    y[::7, 0], variance[::5, 1] = torch.nan, torch.inf
+    importance = torch.rand(300, 2, generator=torch.Generator().manual_seed(1)).double()
+    importance[::11] = 0.0
+    member = Member(
+        Triplets(rows.x, y, variance, importance),
+        clean_rows(2, outputs=2, dtype=torch.float64),
+        loss,
+    )
+    model, schedule = MLP(FEATURES, (13, 6), 2), Schedule(epochs=2, batch_size=51)
+    (trained,) = train_stack(model, [member], schedule)
+    network = model(member.generators()[0]).double()
+    history = train_reference(network, member, schedule)
+    for name in CURVES:
+        np.testing.assert_allclose(getattr(trained.history, name), getattr(history, name), 1e-10)
+    for one, other in zip(network.parameters(), trained.module.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+def test_a_batch_with_nothing_left_changes_nothing(schedule):
+    """Batches of two rows, of which a cutoff keeps few: weight decay and momentum wait too."""
+    rows = triplets(0, rows=40, dtype=torch.float64)
+    member = Member(rows, None, biv.CutoffLoss(0.2), learning_rate=0.01)
+    few = replace(schedule, batch_size=2, epochs=3)
+    neighbour = Member(triplets(1, rows=40, dtype=torch.float64), None, biv.L2Loss(), seed=1)
+    model = MODELS["mlp"]
+    trained = train_stack(model, [member, neighbour], few)
+    for one, own in zip((member, neighbour), trained, strict=True):
+        network = model(one.generators()[0]).double()
+        history = train_reference(network, one, few)
+        for name in CURVES:
+            np.testing.assert_allclose(
+                getattr(own.history, name), getattr(history, name), 1e-9, 1e-12
+            )
+        for a, b in zip(network.parameters(), own.module.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+    empty = trained[0].history.effective_batch_size == 0
+    assert 10 < empty.sum() < 50
+    assert (trained[0].history.train_loss[empty] == 0).all()
+    assert (trained[1].history.effective_batch_size == 2).all()
+
+
+def test_an_empty_batch_leaves_the_optimiser_alone():
+    """Seen from inside: the step count and the moments of that member, and nobody else's."""
+    rows = triplets(0, rows=32)
+    variance = torch.full_like(rows.variance, torch.inf)
+    variance[:4] = 1.0
+    few = Member(Triplets(rows.x, rows.y, variance), None, biv.BIVLoss())
+    stack = Stack(MODELS["mlp"], [few, replace(few, train=rows)], Schedule(epochs=1, batch_size=4))
+    stack.run_epoch()
+    sizes = stack.histories()[0].effective_batch_size
+    steps = [stack._optimizer.state[p]["step"].item() for p in stack._parameters]
+    assert steps == [(sizes > 0).sum(), 8]
+    assert 0 < steps[0] < 8
+
+
+def overflowing(member):
+    """One label so sure of itself that the square of its gradient is infinite; the loss is not."""
+    variance = member.train.variance.clone()
+    variance[5] = 1e-25
+    train = Triplets(member.train.x, member.train.y, variance)
+    return replace(member, train=train, loss=biv.IVLoss())
+
+
+DIVERGING = {
+    "a loss": lambda member: replace(member, learning_rate=1e18),
+    "a moment": overflowing,
+}
+
+
+@pytest.mark.parametrize("diverging", DIVERGING.values(), ids=DIVERGING)
+def test_a_member_that_diverges_is_frozen_and_marked(diverging):
+    members = seven_members()
+    schedule = Schedule(epochs=6, batch_size=64)
+    quiet = train_stack(MODELS["mlp"], members, schedule)
+    members[2] = diverging(members[2])
+    trained = train_stack(MODELS["mlp"], members, schedule)
+    for position in (0, 1, 3, 4, 5, 6):
+        assert trained[position].history.diverged_at is None
+        assert_same_bits(trained[position], quiet[position])
+    history = trained[2].history
+    assert 1 <= history.diverged_at < 20
+    assert history.diverged
+    assert np.isnan(history.train_loss[history.diverged_at :]).all()
+    assert np.isnan(history.test_loss[history.diverged_at - 1 :]).all()
+    network = MODELS["mlp"](members[2].generators()[0])
+    assert train_reference(network, members[2], schedule).diverged_at == history.diverged_at
+    # Frozen: where it stood at that step, it stands at the end.
+    shorter = replace(schedule, epochs=math.ceil(history.diverged_at / 5))
+    then = train_stack(MODELS["mlp"], members, shorter)[2].module
+    for now, before in zip(trained[2].module.parameters(), then.parameters(), strict=True):
+        torch.testing.assert_close(now, before, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_stack_of_diverged_members_stops():
+    members = [DIVERGING["a loss"](member) for member in seven_members()[:2]]
+    trained = train_stack(MODELS["mlp"], members, Schedule(epochs=50, batch_size=64))
+    assert len(trained[0].history.train_loss) < 50
+    assert all(one.history.diverged for one in trained)
+
+
+def test_what_is_learned_is_the_truth():
+    """Clean labels of a smooth function: the error falls well below the label variance."""
+    member = Member(
+        Triplets(triplets(0, rows=2000).x, truth(triplets(0, rows=2000).x)),
+        clean_rows(1),
+        biv.L2Loss(),
+    )
+    (trained,) = train_stack(MLP(FEATURES, (50, 20)), [member], Schedule(epochs=20, batch_size=64))
+    assert trained.history.test_loss[-1] < 0.1 * clean_rows(1).y.var().item()
+    with torch.no_grad():
+        error = (trained.module(member.test.x) - member.test.y).square().mean().item()
+    assert error == pytest.approx(trained.history.test_loss[-1], rel=1e-5)
+
+
+def test_predictions_are_the_members_own():
+    members = seven_members()
+    stack = Stack(MODELS["embedded"], members, Schedule(batch_size=64))
+    stack.run_epoch()
+    x = clean_rows(5, rows=1100).x
+    found = stack.predict(x)
+    assert found.shape == (7, 1100, 1)
+    for member in range(7):
+        with torch.no_grad():
+            own = stack.module(member)(x)
+        torch.testing.assert_close(found[member], own, rtol=1e-5, atol=1e-6)
+
+
+def test_curves_have_a_value_a_step():
+    members = seven_members()
+    trained = train_stack(
+        MODELS["mlp"],
+        [*members[:2], replace(members[2], test=None)],
+        Schedule(epochs=3, batch_size=64, test_every=4),
+    )
+    for history in (one.history for one in trained[:2]):
+        assert history.train_loss.shape == history.effective_batch_size.shape == (15,)
+        assert history.test_step.tolist() == [4, 8, 12]
+        assert history.test_loss.shape == (3,)
+    assert trained[2].history.test_loss.shape == trained[2].history.test_step.shape == (0,)
+    # An incomplete last batch is trained on, and counts as many rows as it has.
+    assert trained[1].history.effective_batch_size.tolist() == [64, 64, 64, 64, 44] * 3
+    untested = train_stack(MODELS["mlp"], members[:2], Schedule(epochs=1, test_every=None))
+    assert untested[0].history.test_loss.shape == (0,)
+
+
+def test_training_draws_from_no_global_generator():
+    before = torch.random.get_rng_state()
+    np_before = np.random.get_state()[1].copy()
+    member = seven_members()[0]
+    train_stack(MODELS["embedded"], [member], Schedule(epochs=1, batch_size=64))
+    train_reference(MODELS["mlp"](member.generators()[0]), member, Schedule(epochs=1))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (np.random.get_state()[1] == np_before).all()
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_denormals_are_flushed_inside_and_restored(flushed):
+    denormal = torch.tensor(torch.finfo(torch.float32).tiny)
+    seen = []
+
+    class Watched(MLP):
+        def __call__(self, generator):
+            return super().__call__(generator)
+
+    torch.set_flush_denormal(flushed)
+    try:
+        member = replace(
+            seven_members()[0],
+            loss=biv.BIVLoss(
+                base=lambda p, t: seen.append(bool(denormal / 2 == 0)) or (p - t).abs()
+            ),
+        )
+        train_stack(Watched(FEATURES, (3,)), [member], Schedule(epochs=1))
+        assert bool(denormal / 2 == 0) is flushed
+    finally:
+        torch.set_flush_denormal(False)
+    assert seen
+    assert all(seen)
