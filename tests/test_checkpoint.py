@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -76,7 +77,7 @@ schedule = replace(OPTIMIZERS["adam"], epochs=int(sys.argv[2]))
 train_stack(MODEL, members(), schedule, checkpoint=sys.argv[1], checkpoint_seconds=0)
 """
     path = tmp_path / "stack.pt"
-    folder = os.path.dirname(__file__)
+    folder = str(Path(__file__).parent)
     command = [sys.executable, "-c", code, str(path), "100000"]
     for _ in range(3):
         before = path.stat().st_mtime_ns if path.exists() else 0

@@ -1,6 +1,7 @@
 """The networks: the paper's, its embedding, and many of them stacked."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_an_mlp_begins_as_nn_linear_does():
     with torch.random.fork_rng():
         torch.manual_seed(3)
         widths = [19, 100, 50, 20, 10, 1]
-        layers = [nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)]
+        layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
     ours = [part for part in network if isinstance(part, nn.Linear)]
     for mine, theirs in zip(ours, layers, strict=True):
         assert torch.equal(mine.weight, theirs.weight)
