@@ -40,8 +40,9 @@ format: $(STAMP) ## rewrite the sources in the one format
 mutants: $(STAMP) ## break the library in many places, one at a time, and see a test fail each time
 	$(BIN)/python tests/mutants.py
 
-bench: $(STAMP) ## what the losses cost beside torch's own, as ratios inside one run
-	$(BIN)/python benchmarks/loss.py
+bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops: ratios inside one run
+	$(BIN)/python benchmarks/loss.py --out build/bench/loss.md
+	$(BIN)/python benchmarks/training.py --out build/bench/training.md
 
 clean: ## remove what make has made
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

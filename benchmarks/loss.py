@@ -1,6 +1,7 @@
 """What the BIV loss costs beside torch's own weighted MSE: ratios inside one run.
 
     .venv/bin/python benchmarks/loss.py
+    .venv/bin/python benchmarks/loss.py --out results.md   and write it down
 
 Forward and backward; the weight 1/(σ²+ε) is computed inside the timing on both sides. The
 candidates take turns within each round, so that a busy machine slows them alike; the median of the
@@ -15,8 +16,8 @@ import torch.nn.functional as F
 
 import biv
 from biv.epsilon import MinimumBatchSize
+from machine import machine, parser, publish
 
-ROUNDS = 41
 EPSILON = 0.05
 
 
@@ -54,23 +55,25 @@ def candidates(elements):
     return {name: lambda loss=loss: step(loss) for name, loss in losses.items()}
 
 
-def main():
-    """Print the ratios as Markdown."""
+def report(rounds_wanted):
+    """Measure, and yield the ratios as Markdown."""
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}, one thread, float32, forward and backward\n")
-    print("| loss | 256 elements | 1,000,000 elements |\n|---|---|---|")
+    yield f"Machine: {machine()}.\n"
+    yield f"One thread, float32, forward and backward (medians of {rounds_wanted} rounds).\n"
+    yield "| loss | 256 elements | 1,000,000 elements |\n|---|---|---|"
     columns = {}
     for elements, repeats in ((256, 40), (1_000_000, 1)):
         steps = candidates(elements)
         for step in steps.values():
             seconds(step, repeats)
-        rounds = [[seconds(step, repeats) for step in steps.values()] for _ in range(ROUNDS)]
+        rounds = [[seconds(step, repeats) for step in steps.values()] for _ in range(rounds_wanted)]
         for index, name in enumerate(steps):
             ratio = statistics.median(times[index] / times[0] for times in rounds)
             columns.setdefault(name, []).append(f"{ratio:.2f}×")
     for name, ratios in columns.items():
-        print(f"| {name} | {' | '.join(ratios)} |")
+        yield f"| {name} | {' | '.join(ratios)} |"
 
 
 if __name__ == "__main__":
-    main()
+    options = parser(__doc__, rounds=41).parse_args()
+    publish(report(options.rounds), options.out)

@@ -73,14 +73,14 @@ x = biv.datasets.FeatureScaler.fit(data.x)(data.x)
 y = biv.datasets.LabelScaler.fit(data.y).label(data.y)
 x, y = torch.tensor(x).float(), torch.tensor(y).float()
 losses = [biv.BIVLoss(), biv.L2Loss(), biv.IVLoss(), biv.CutoffLoss(0.5)]
-rows = [(x[2200:7700], x[:2200], y[:2200]), (x[:5500], x[6000:8200], y[6000:8200])]
+rows = [(x[2200:7700], x[:2200], y[:2200]), (x[:5500], x[5266:], y[5266:])]
 members = []
 for k in range(22):
     train, x_test, y_test = rows[k % 2]
     noise = torch.Generator().manual_seed(k)
     variance = torch.rand(5500, generator=noise)
     noisy = y[:5500] + variance.sqrt() * torch.randn(5500, generator=noise)
-    test = members[k - 2].test if k > 1 else Triplets(x_test, y_test)
+    test = Triplets(x_test, y_test) if k in (0, 1, 9) else members[k % 2].test
     members.append(Member(Triplets(train, noisy, variance), test, losses[k % 4], seed=k))
 schedule = Schedule(epochs=2, drop_last=True)
 whole = train_stack(MLP(19), members, schedule)
@@ -284,13 +284,8 @@ def test_denormals_are_flushed_inside_and_restored(flushed):
 
     torch.set_flush_denormal(flushed)
     try:
-        member = replace(
-            seven_members()[0],
-            loss=biv.BIVLoss(
-                base=lambda p, t: seen.append(bool(denormal / 2 == 0)) or (p - t).abs()
-            ),
-        )
-        train_stack(Watched(FEATURES, (3,)), [member], Schedule(epochs=1))
+        member = replace(seven_members()[0], loss=biv.BIVLoss(base=base))
+        train_stack(MODELS["mlp"], [member], Schedule(epochs=1))
         assert bool(denormal / 2 == 0) is flushed
     finally:
         torch.set_flush_denormal(False)

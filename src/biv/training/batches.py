@@ -124,6 +124,8 @@ class Batches:
         target, share = self.pool.new_empty(shape), self.pool.new_empty(shape)
         sizes = self.pool.new_empty(steps, count)
         for group in self.alike:
+            if len(group) * steps == 1:
+                group = group * 2
             drawn = [[column[orders[:, m]] for column in self.labels[m]] for m in group]
             labels = [torch.stack(columns, dim=1) for columns in zip(*drawn, strict=True)]
             w, denominator = _weigh(self.recipes[group[0]], *labels)

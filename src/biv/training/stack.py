@@ -204,8 +204,7 @@ class Stack:
         tested = torch.zeros(len(self._placed), dtype=torch.bool)
         for test in self._tests:
             tested[test.members] = True
-            for members, errors in test.losses(self._stacked):
-                losses[members] = errors
+            losses[test.members] = test.losses(self._stacked).double()
         self._record("test_loss", losses)
         self._test_steps.append(self.step)
         self._freeze_others(losses.isfinite() | ~tested)
@@ -225,7 +224,9 @@ class Stack:
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """What every member predicts for the same rows, (R, N, D)."""
-        return testing.predict(self._stacked, x.to(self._batches.pool.dtype))[self._place]
+        columns = testing.Columns(x.to(self._batches.pool.dtype))
+        pred = testing.predict(self._stacked, slice(0, len(self._placed)), columns)
+        return pred[self._place].transpose(1, 2)
 
     def module(self, member: int) -> nn.Module:
         """A member as an ordinary module, its parameters as they are now."""

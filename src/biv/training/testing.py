@@ -32,7 +32,7 @@ class Columns:
         self.table[:, : self.rows] = x.T
 
 
-def predictions(stacked: Stacked, members: slice, x: Columns) -> Iterator[tuple[slice, Tensor]]:
+def _predictions(stacked: Stacked, members: slice, x: Columns) -> Iterator[tuple[slice, Tensor]]:
     """What a block of members predicts, some rows at a time: (members, D, rows).
 
     The tensor is overwritten by the next one.
@@ -45,15 +45,24 @@ def predictions(stacked: Stacked, members: slice, x: Columns) -> Iterator[tuple[
         yield rows, pred[:, :, : rows.stop - rows.start]
 
 
-def predict(stacked: Stacked, x: Tensor) -> Tensor:
-    """What all members predict for the same rows, (R, N, D)."""
-    columns = Columns(x)
-    count = len(stacked.parameters)
-    out = x.new_empty(count, stacked.outputs, columns.rows)
-    for members in blocks(slice(0, count)):
-        for rows, pred in predictions(stacked, members, columns):
-            out[members, :, rows] = pred
-    return out.transpose(1, 2)
+def predict(stacked: Stacked, members: slice, x: Columns) -> Tensor:
+    """What some members predict for the same rows, (members, D, N)."""
+    out = x.table.new_empty(members.stop - members.start, stacked.outputs, x.rows)
+    for block in blocks(members):
+        pair = _pair(block, len(stacked.parameters))
+        own = slice(block.start - pair.start, block.stop - pair.start)
+        place = slice(block.start - members.start, block.stop - members.start)
+        for rows, pred in _predictions(stacked, pair, x):
+            out[place, :, rows] = pred[own]
+    return out
+
+
+def _pair(members: slice, count: int) -> slice:
+    """These members, with a neighbour where there is but one."""
+    if members.stop - members.start > 1:
+        return members
+    first = min(members.start, count - 2)
+    return slice(first, first + 2)
 
 
 class SharedTest:
@@ -70,25 +79,10 @@ class SharedTest:
         self.x = Columns(tests[0].x)
         self.y = torch.stack([test.y.T for test in tests])
 
-    def losses(self, stacked: Stacked) -> Iterator[tuple[slice, Tensor]]:
-        """The mean squared errors, a block of members at a time."""
-        for members in blocks(self.members):
-            own = slice(members.start - self.members.start, members.stop - self.members.start)
-            pair = _pair(members, len(stacked.parameters))
-            total = torch.zeros(pair.stop - pair.start, dtype=torch.float64)
-            for rows, pred in predictions(stacked, pair, self.x):
-                error = pred - self.y[own, :, rows]
-                total += error.square_().sum((1, 2))
-            kept = total[members.start - pair.start :][: members.stop - members.start]
-            yield members, kept / self.y[0].numel()
-
-
-def _pair(members: slice, count: int) -> slice:
-    """These members, with a neighbour where there is but one."""
-    if members.stop - members.start > 1:
-        return members
-    first = min(members.start, count - 2)
-    return slice(first, first + 2)
+    def losses(self, stacked: Stacked) -> Tensor:
+        """The mean squared error of each, (members,)."""
+        error = predict(stacked, self.members, self.x).sub_(self.y)
+        return error.square_().flatten(1).mean(1)
 
 
 def shared_tests(members: Sequence[Member]) -> list[SharedTest]:
