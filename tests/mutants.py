@@ -302,7 +302,7 @@ MUTANTS = [
         ("mul_(2 * math.pi)", "mul_(math.pi)"),
         ("-(-elements // ALIGNED) * ALIGNED", "elements"),
         ("if count < 2 or rows % ALIGNED:", "if False:"),
-        ("self._template = copy.deepcopy(modules[0])", "self._template = modules[0]"),
+        ("module = copy.deepcopy(self._template)", "module = self._template"),
         ("and part not in parts[:position]", ""),
     ),
     *of(
@@ -314,10 +314,16 @@ MUTANTS = [
         ("torch.where(denominator == 0, 1.0, denominator)", "denominator"),
         ("self.room = aligned(self.size)", "self.room = self.size"),
         ("+ self.starts.view(1, count, 1)", "+ 0"),
-        ("torch.full((self.steps, self.size), rows)", "torch.zeros((self.steps, self.size), dtype=torch.int64)"),
+        (
+            "torch.full((self.steps, self.size), rows)",
+            "torch.zeros((self.steps, self.size), dtype=torch.int64)",
+        ),
         ("if recipe == recipes[group[0]]:", "if True:"),
         ("if id(table) not in begins:", "if True:"),
-        ("_with_row(torch.ones_like(y) if weight is None else weight, 0.0)", "_with_row(torch.ones_like(y), 0.0)"),
+        (
+            "_with_row(torch.ones_like(y) if weight is None else weight, 0.0)",
+            "_with_row(torch.ones_like(y), 0.0)",
+        ),
         ("m.generators()[1] for m in members", "m.generators()[0] for m in members"),
     ),
     *of(
@@ -356,9 +362,15 @@ MUTANTS = [
         ("and self._frozen_at[member] is None", ""),
         ("finite & self._states_are_finite()", "finite"),
         ("row[member] = torch.nan", "pass"),
-        ("self._freeze_others(losses.isfinite() | ~tested)", "self._freeze_others(losses.isfinite())"),
+        (
+            "self._freeze_others(losses.isfinite() | ~tested)",
+            "self._freeze_others(losses.isfinite())",
+        ),
         ("self.step % every == 0", "(self.step + 1) % every == 0"),
-        ("self._parameters, rates, strict=True) if own == rate", "self._parameters, rates, strict=True)"),
+        (
+            "self._parameters, rates, strict=True) if own == rate",
+            "self._parameters, rates, strict=True)",
+        ),
         ("generator.set_state(own)", "pass"),
         ('self._optimizer.load_state_dict(state["optimizer"])', "pass"),
         ('self._frozen_at = list(state["frozen_at"])', "pass"),

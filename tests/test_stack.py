@@ -12,6 +12,7 @@ import torch
 import biv
 from biv.models import MLP, Periodic
 from biv.training import Member, Schedule, Stack, Triplets, train_reference, train_stack
+from biv.training.batches import Batch
 from trainings import (
     CURVES,
     FEATURES,
@@ -114,6 +115,37 @@ def test_ten_steps_are_those_of_the_readable_loop(model, schedule, dtype, tolera
             torch.testing.assert_close(value, own[name], rtol=tolerance, atol=tolerance)
 
 
+OPTIMIZERS = {
+    "adam": lambda p: torch.optim.Adam(p, lr=0.003),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.003, weight_decay=0.1),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.003),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.003, momentum=0.9, weight_decay=0.01),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_readable_loop_is_what_anyone_would_write(name):
+    """Torch's optimisers, called here by their own names; orders drawn from the order's seed."""
+    schedule, rows = SCHEDULES[name], triplets(0)
+    member = Member(rows, None, biv.BIVLoss(), learning_rate=0.003, seed=5, order_seed=6)
+    network = MODELS["mlp"](torch.Generator().manual_seed(5))
+    history = train_reference(network, member, schedule)
+    twin = MODELS["mlp"](torch.Generator().manual_seed(5))
+    optimizer, order = OPTIMIZERS[name](twin.parameters()), torch.Generator().manual_seed(6)
+    losses = []
+    for _ in range(4):
+        batches = torch.randperm(300, generator=order).split(schedule.batch_size)
+        for batch in batches[:-1] if schedule.drop_last else batches:
+            loss = biv.biv_loss(twin(rows.x[batch]), rows.y[batch], rows.variance[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    assert history.train_loss.tolist() == losses
+    for one, other in zip(network.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_labels_of_every_kind(loss):
     """Two outputs, missing labels, ignored ones, importances: as in the readable loop."""
@@ -135,6 +167,25 @@ def test_labels_of_every_kind(loss):
         np.testing.assert_allclose(getattr(trained.history, name), getattr(history, name), 1e-10)
     for one, other in zip(network.parameters(), trained.module.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_what_does_not_count_may_be_outside_a_loss_s_domain():
+    """A loss with a logarithm of the prediction, negative where a label is missing."""
+    pred = torch.tensor([[[2.0, -3.0]], [[-1.0, 4.0]]])
+    share = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    batch = Batch(torch.zeros(2, 2), torch.ones(2, 1, 2), share, torch.ones(2))
+    poisson = [lambda p, t: p - t * p.log()] * 2
+    losses, gradient = batch.losses(pred, poisson)
+    torch.testing.assert_close(losses, torch.tensor([2 - math.log(2), 4 - math.log(4)]))
+    torch.testing.assert_close(gradient, torch.tensor([[[0.5, 0.0]], [[0.0, 0.75]]]))
+
+
+def test_members_share_the_features_they_were_given_together():
+    rows = triplets(0)
+    noisier = Triplets(rows.x, rows.y + 1, rows.variance)
+    own = Triplets(rows.x.clone(), rows.y)
+    members = [Member(rows), Member(noisier), Member(own, loss=biv.L2Loss())]
+    assert len(Stack(MODELS["mlp"], members, Schedule())._batches.pool) == 600
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)

@@ -51,7 +51,7 @@ class Stacked:
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         if len(modules) < 2:
             raise ValueError(f"a stack has at least two members; found {len(modules)}")
-        self._template = copy.deepcopy(modules[0])
+        self._template = modules[0]
         tensors = list(self._template.parameters())
         offsets = [0]
         for tensor in tensors:
