@@ -310,6 +310,7 @@ def test_curves_have_a_value_a_step():
         assert history.test_step.tolist() == [4, 8, 12]
         assert history.test_loss.shape == (3,)
     assert trained[2].history.test_loss.shape == trained[2].history.test_step.shape == (0,)
+    assert trained[2].history.diverged_at is None  # not tested is not diverged
     # An incomplete last batch is trained on, and counts as many rows as it has.
     assert trained[1].history.effective_batch_size.tolist() == [64, 64, 64, 64, 44] * 3
     untested = train_stack(MODELS["mlp"], members[:2], Schedule(epochs=1, test_every=None))
