@@ -13,7 +13,7 @@ import torch
 
 import biv
 from biv.models import MLP, Periodic
-from biv.training import Schedule, Stack, train_stack
+from biv.training import Schedule, Stack, progress, train_stack
 from trainings import FEATURES, assert_same_bits, clean_rows, seven_members
 
 MODEL = MLP(FEATURES, (13, 6), 1, Periodic((0, 3), frequencies=3, width=3))
@@ -62,6 +62,20 @@ def test_interrupted_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
     assert calls[5] == 20  # the epoch of steps 19 to 24 was begun anew, those before were not
     for part, trained in zip(resumed, whole, strict=True):
         assert_same_bits(part, trained)
+
+
+def test_the_bar_goes_on_where_the_checkpoint_was(tmp_path, monkeypatch):
+    begun, made = [], progress.progress_bar
+
+    def watched(total, what, *, enabled, done):
+        begun.append((done, total))
+        return made(total, what, enabled=enabled, done=done)
+
+    monkeypatch.setattr("biv.training.stack.progress_bar", watched)
+    for epochs in (2, 3):
+        schedule = replace(OPTIMIZERS["adam"], epochs=epochs)
+        train_stack(MODEL, seven_members()[:2], schedule, checkpoint=tmp_path / "stack.pt")
+    assert begun == [(0, 12), (12, 18)]
 
 
 @pytest.mark.slow
