@@ -146,6 +146,20 @@ def test_the_readable_loop_is_what_anyone_would_write(name):
         assert torch.equal(one, other)
 
 
+def test_the_readable_loop_trains_and_tests_in_the_right_mode():
+    """Any module will do, one with dropout say, which must be silent while it is tested."""
+    modes = []
+
+    class Watched(torch.nn.Linear):
+        def forward(self, x):
+            modes.append((self.training, len(x)))
+            return super().forward(x)
+
+    member = Member(triplets(0, rows=100), clean_rows(1), biv.BIVLoss())
+    train_reference(Watched(FEATURES, 1), member, Schedule(epochs=2, batch_size=50, test_every=2))
+    assert modes == [(True, 50), (True, 50), (False, 70)] * 2
+
+
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_labels_of_every_kind(loss):
     """Two outputs, missing labels, ignored ones, importances: as in the readable loop."""
