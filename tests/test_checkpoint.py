@@ -6,14 +6,17 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import biv
 from biv.models import MLP, Periodic
-from biv.training import Schedule, Stack, progress, train_stack
+from biv.training import Schedule, Stack, Triplets, progress, train_stack
 from trainings import FEATURES, assert_same_bits, clean_rows, seven_members
 
 MODEL = MLP(FEATURES, (13, 6), 1, Periodic((0, 3), frequencies=3, width=3))
@@ -104,11 +107,9 @@ train_stack(MODEL, members(), schedule, checkpoint=sys.argv[1], checkpoint_secon
         time.sleep(0.1)
         run.send_signal(signal.SIGKILL)
         run.wait()
-    stack = Stack(MODEL, members(), OPTIMIZERS["adam"])
-    stack.load_state_dict(biv.training.load_checkpoint(path))
-    epochs = stack.epoch + 2
-    assert stack.epoch >= 3
-    longer = replace(OPTIMIZERS["adam"], epochs=epochs)
+    done = biv.training.load_checkpoint(path)["step"] // 6
+    assert done >= 3
+    longer = replace(OPTIMIZERS["adam"], epochs=done + 2)
     resumed = train_stack(MODEL, members(), longer, checkpoint=path)
     for part, trained in zip(resumed, train_stack(MODEL, members(), longer), strict=True):
         assert_same_bits(part, trained)
@@ -118,27 +119,148 @@ def changed(**changes):
     return lambda seven: [replace(seven[0], **changes), *seven[1:]]
 
 
+def other_features(seven):
+    """The same tables, another of them for one member."""
+    rows = Triplets(seven[0].train.x, seven[1].train.y, seven[1].train.variance)
+    return [seven[0], replace(seven[1], train=rows), *seven[2:]]
+
+
+def swapped_roles(seven):
+    rows = seven[1].train
+    rows = Triplets(rows.x, rows.y, sample_weight=rows.variance)
+    return [seven[0], replace(seven[1], train=rows, loss=biv.L2Loss()), *seven[2:]]
+
+
+def scaled(factor):
+    def base(pred, target):
+        return factor * (pred - target).abs()
+
+    return changed(loss=biv.BIVLoss(base=base))
+
+
 ANOTHER = {
     "loss": changed(loss=biv.BIVLoss(0.06)),
+    "digits of epsilon": changed(loss=biv.BIVLoss(torch.tensor(0.050001))),
     "base": changed(loss=biv.BIVLoss(base="mae")),
+    "a base with another setting": changed(loss=biv.BIVLoss(base=nn.HuberLoss("none", delta=2.0))),
+    "a base with another number": changed(loss=biv.BIVLoss(base=lambda p, t: 2 * (p - t).abs())),
+    "a base with another closure": scaled(2.0),
     "learning rate": changed(learning_rate=2e-3),
     "seed": changed(seed=99),
     "order": changed(order_seed=99),
     "labels": changed(train=seven_members()[1].train),
+    "features": other_features,
+    "roles": swapped_roles,
     "test rows": changed(test=clean_rows(77)),
+    "no test rows": changed(test=None),
     "members": lambda seven: seven[:-1],
+}
+BEFORE = {
+    "a base with another setting": changed(loss=biv.BIVLoss(base=nn.HuberLoss("none", delta=1.0))),
+    "a base with another number": changed(loss=biv.BIVLoss(base=lambda p, t: 3 * (p - t).abs())),
+    "a base with another closure": scaled(3.0),
+    "digits of epsilon": changed(loss=biv.BIVLoss(torch.tensor(0.05))),
 }
 
 
-@pytest.mark.parametrize("other", ANOTHER.values(), ids=ANOTHER)
-def test_a_checkpoint_is_of_one_training(other, tmp_path):
+@pytest.mark.parametrize("name", ANOTHER)
+def test_a_checkpoint_is_of_one_training(name, tmp_path):
     path = tmp_path / "stack.pt"
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
-    train_stack(MODEL, seven_members(), schedule, checkpoint=path)
+    before = BEFORE.get(name, list)(seven_members())
+    train_stack(MODEL, before, schedule, checkpoint=path)
+    with pytest.raises(ValueError, match=r"stack\.pt: the state is of another training.*away"):
+        train_stack(MODEL, ANOTHER[name](seven_members()), schedule, checkpoint=path)
+    train_stack(MODEL, BEFORE.get(name, list)(seven_members()), schedule, checkpoint=path)
+
+
+OTHER_NETWORKS = {
+    "columns": MLP(FEATURES, (13, 6), 1, Periodic((0, 4), frequencies=3, width=3)),
+    "activations": lambda generator: nn.Sequential(
+        *(part for part in MODEL(generator) if not isinstance(part, nn.ReLU))
+    ),
+}
+
+
+@pytest.mark.parametrize("network", OTHER_NETWORKS.values(), ids=OTHER_NETWORKS)
+def test_a_checkpoint_is_of_one_network(network, tmp_path):
+    """Both have the same first parameters."""
+    path, two = tmp_path / "stack.pt", seven_members()[:2]
+    schedule = replace(OPTIMIZERS["adam"], epochs=1)
+    train_stack(MODEL, two, schedule, checkpoint=path)
     with pytest.raises(ValueError, match="the state is of another training"):
-        train_stack(MODEL, other(seven_members()), schedule, checkpoint=path)
+        train_stack(network, two, schedule, checkpoint=path)
     with pytest.raises(ValueError, match="the state is of another training"):
-        train_stack(MODEL, seven_members(), replace(schedule, batch_size=60), checkpoint=path)
+        train_stack(MODEL, two, replace(schedule, batch_size=60), checkpoint=path)
+
+
+def test_the_same_training_in_other_clothes_goes_on(tmp_path):
+    """Copies for what was shared, NumPy's numbers, seeds written out, a partial made anew."""
+    path, schedule = tmp_path / "stack.pt", replace(OPTIMIZERS["adam"], epochs=1)
+
+    def huber(pred, target, delta):
+        return nn.functional.huber_loss(pred, target, reduction="none", delta=delta)
+
+    def with_huber():
+        return biv.BIVLoss(base=partial(huber, delta=0.5))
+
+    members = [replace(m, loss=with_huber(), learning_rate=1e-3) for m in seven_members()]
+    train_stack(MODEL, members, schedule, checkpoint=path)
+    again = [
+        replace(
+            member,
+            train=Triplets(member.train.x.clone(), member.train.y.clone(), member.train.variance),
+            loss=with_huber(),
+            learning_rate=np.float64(1e-3),
+            order_seed=member.seeds[1],
+        )
+        for member in members
+    ]
+    train_stack(MODEL, again, schedule, checkpoint=path)
+
+
+def test_what_is_asked_for_must_be_possible(tmp_path):
+    path, two, schedule = tmp_path / "stack.pt", seven_members()[:2], OPTIMIZERS["adam"]
+    train_stack(MODEL, two, replace(schedule, epochs=3), checkpoint=path)
+    with pytest.raises(ValueError, match="of 3 epochs, more than the 2 that are scheduled"):
+        train_stack(MODEL, two, replace(schedule, epochs=2), checkpoint=path)
+    with pytest.raises(TypeError, match="checkpoint_seconds must be"):
+        train_stack(MODEL, two, schedule, checkpoint=path, checkpoint_seconds="60")
+    stack = Stack(MODEL, two, schedule)
+    with pytest.raises(OSError, match="exists|directory"):  # at once, not after the training
+        train_stack(MODEL, two, replace(schedule, epochs=10**9), checkpoint=path / "below.pt")
+    stack.step = 1
+    with pytest.raises(ValueError, match="at the end of an epoch of 6 steps; found 1"):
+        stack.state_dict()
+    torch.save({"format": "biv checkpoint 1", "step": 0}, path)
+    with pytest.raises(ValueError, match=r"stack\.pt is not a complete checkpoint: it lacks"):
+        train_stack(MODEL, two, schedule, checkpoint=path)
+
+
+def test_a_state_serves_more_than_once():
+    two, schedule = seven_members()[:2], OPTIMIZERS["momentum"]
+    stack = Stack(MODEL, two, schedule)
+    stack.run_epoch()
+    state = stack.state_dict()
+    twins = [Stack(MODEL, two, schedule) for _ in range(2)]
+    for twin in twins:
+        twin.load_state_dict(state)
+        twin.run_epoch()
+    stack.run_epoch()
+    for twin in twins:
+        assert torch.equal(twin._stacked.parameters, stack._stacked.parameters)
+
+
+@pytest.mark.parametrize(("seconds", "saves"), [(0, 1 + 6 + 1), (1e9, 1 + 1)])
+def test_it_is_saved_as_often_as_asked(seconds, saves, tmp_path, monkeypatch):
+    """At the start, to see that it can be; after an epoch when it is time; at the end."""
+    written = []
+    monkeypatch.setattr("biv.training.stack.save_checkpoint", lambda *args: written.append(args))
+    schedule = OPTIMIZERS["adam"]
+    train_stack(
+        MODEL, seven_members()[:2], schedule, checkpoint=tmp_path / "c", checkpoint_seconds=seconds
+    )
+    assert len(written) == saves
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", "truncated", "another", "a tensor"])

@@ -66,9 +66,9 @@ def test_frequencies_start_at_their_scale():
     assert embed.weight.abs().max().item() == pytest.approx(1 / math.sqrt(40_000), rel=0.01)
 
 
-@pytest.mark.parametrize("columns", [(), (0, 0), (4,), (-1,)])
+@pytest.mark.parametrize("columns", [(), (0, 0), (4,), (-1,), (0.5,)])
 def test_columns_to_embed_must_be_there(columns):
-    with pytest.raises(ValueError, match="columns"):
+    with pytest.raises((TypeError, ValueError), match="columns"):
         MLP(4, periodic=Periodic(columns))(generator())
 
 
@@ -125,6 +125,16 @@ def test_a_member_comes_back_as_a_module(spec):
 def test_what_cannot_be_stacked_is_named(module):
     with pytest.raises(TypeError, match="found .* at position"):
         Stacked([module, module])
+
+
+def test_networks_of_a_stack_are_alike():
+    first, second = MLP(3, (4,))(generator()), MLP(3, (5,))(generator())
+    with pytest.raises(ValueError, match="must be alike"):
+        Stacked([first, second])
+    first[0].weight.requires_grad_(False)
+    for network in (first, nn.Sequential()):
+        with pytest.raises(TypeError, match="must have parameters, all of them to be trained"):
+            Stacked([network, network])
 
 
 def test_blocks_have_two_members_and_whole_lines():

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import biv
+from biv.epsilon import MinimumBatchSize
 from biv.models import MLP, Periodic
 from biv.training import Member, Schedule, Stack, Triplets, train_reference, train_stack
 from biv.training.batches import Batch
@@ -57,6 +58,39 @@ def test_a_member_does_not_notice_its_company(model, schedule):
         assert_same_bits(trained, seven[position])
     for member, trained in zip(members, seven, strict=True):
         assert_same_bits(train_stack(model, [member], schedule)[0], trained)
+
+
+def test_a_diverged_member_does_not_notice_its_company_either():
+    members = seven_members()
+    wild = replace(members[2], learning_rate=1e18)
+    schedule = Schedule(epochs=6, batch_size=64, test_every=3)
+    alone, among = (
+        train_stack(MODELS["mlp"], chosen, schedule)[0] for chosen in ([wild], [wild, members[0]])
+    )
+    assert_same_bits(alone, among)
+    history = train_reference(MODELS["mlp"](wild.generators()[0]), wild, schedule)
+    for name in CURVES:
+        assert getattr(history, name).shape == getattr(alone.history, name).shape
+
+
+def test_threads_make_no_difference_and_are_restored():
+    """Products in float64 and long sums are cut up otherwise by several threads."""
+    big = MLP(FEATURES, (300,), 1)
+    rows, test = triplets(0, dtype=torch.float64), clean_rows(1, rows=40_000, dtype=torch.float64)
+    other = clean_rows(2, rows=40_000, dtype=torch.float64)
+    members = [Member(rows, test, seed=k) for k in range(6)] + [Member(rows, other, seed=6)]
+    schedule = Schedule(epochs=1, test_every=2)
+    whole = train_stack(big, members, schedule)
+    torch.set_num_threads(4)
+    try:
+        for position in (0, 6):
+            assert_same_bits(train_stack(big, [members[position]], schedule)[0], whole[position])
+        assert torch.get_num_threads() == 4
+        found = Stack(big, members, schedule).predict(test.x)
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(found, Stack(big, members, schedule).predict(test.x))
 
 
 @pytest.mark.slow
@@ -199,7 +233,7 @@ def test_members_share_the_features_they_were_given_together():
     noisier = Triplets(rows.x, rows.y + 1, rows.variance)
     own = Triplets(rows.x.clone(), rows.y)
     members = [Member(rows), Member(noisier), Member(own, loss=biv.L2Loss())]
-    assert len(Stack(MODELS["mlp"], members, Schedule())._batches.pool) == 600
+    assert len(Stack(MODELS["mlp"], members, Schedule())._batches.pool) == 600 + 1
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
@@ -224,6 +258,24 @@ def test_a_batch_with_nothing_left_changes_nothing(schedule):
     assert 10 < empty.sum() < 50
     assert (trained[0].history.train_loss[empty] == 0).all()
     assert (trained[1].history.effective_batch_size == 2).all()
+
+
+def test_a_first_batch_with_nothing_left_beside_one_that_has():
+    """Torch's fused SGD does not take a momentum that has begun beside one that has not."""
+    rows = triplets(0, rows=8, dtype=torch.float64)
+    variance = torch.full_like(rows.variance, torch.inf)
+    variance[3] = 1.0
+    members = [
+        Member(Triplets(rows.x, rows.y, v), None, biv.BIVLoss(), seed=seed)
+        for seed, v in enumerate((variance, rows.variance, variance))
+    ]
+    schedule = Schedule(epochs=3, batch_size=2, optimizer="sgd", momentum=0.9)
+    for member, own in zip(members, train_stack(MODELS["mlp"], members, schedule), strict=True):
+        network = MODELS["mlp"](member.generators()[0]).double()
+        history = train_reference(network, member, schedule)
+        np.testing.assert_allclose(own.history.train_loss, history.train_loss, 1e-10)
+        for one, other in zip(network.parameters(), own.module.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_an_empty_batch_leaves_the_optimiser_alone():
@@ -278,10 +330,74 @@ def test_a_member_that_diverges_is_frozen_and_marked(diverging):
         torch.testing.assert_close(now, before, rtol=0, atol=0, equal_nan=True)
 
 
+OVERFLOWING = {
+    "weight decay, a moment": ({}, {"weight_decay": 1e25}),
+    "the last step": (
+        {"learning_rate": 1e37},
+        {"optimizer": "sgd", "epochs": 1, "batch_size": 300},
+    ),
+    "decoupled decay": ({"learning_rate": 1e3}, {"optimizer": "adamw", "weight_decay": 1e38}),
+}
+
+
+@pytest.mark.parametrize(("member", "schedule"), OVERFLOWING.values(), ids=OVERFLOWING)
+def test_whatever_overflows_is_noticed(member, schedule):
+    """Parameters and moments, also where no gradient is large and no later loss would tell."""
+    rows = triplets(0)
+    wild = Member(Triplets(rows.x, 1e3 * rows.y, rows.variance), None, biv.L2Loss(), **member)
+    settings = Schedule(**{"epochs": 2, "batch_size": 64, **schedule})
+    history = train_reference(MODELS["mlp"](wild.generators()[0]), wild, settings)
+    assert history.diverged_at is not None
+    (trained,) = train_stack(MODELS["mlp"], [wild], settings)
+    assert trained.history.diverged_at == history.diverged_at
+
+
+def test_a_label_that_does_not_count_cannot_diverge():
+    """Its features are so large that its prediction overflows; nobody is to learn from it."""
+    rows = triplets(0, rows=60)
+    x, variance = rows.x.clone(), rows.variance.clone()
+    x[0], variance[0] = 3e38, torch.inf
+    members = [Member(Triplets(x, rows.y, variance), seed=seed) for seed in range(4)]
+    for trained in train_stack(MLP(FEATURES, ()), members, Schedule(epochs=3, batch_size=50)):
+        assert trained.history.diverged_at is None
+
+
+def test_a_loss_of_the_caller_s_is_not_shown_what_has_diverged():
+    def base(pred, target):
+        assert bool(pred.isfinite().all())
+        return (pred - target).abs()
+
+    rows = triplets(0)
+    wild = Member(rows, None, biv.BIVLoss(base=base), learning_rate=1e20)
+    quiet = Member(rows, None, biv.BIVLoss())
+    first = Schedule(epochs=1, batch_size=300)
+    wild_frozen = Stack(MODELS["mlp"], [wild, quiet], replace(first, epochs=5))
+    wild_frozen._frozen_at[0] = 1
+    wild_frozen._stacked.parameters[0] = torch.nan
+    wild_frozen.run_epoch()
+    assert wild_frozen.histories()[1].diverged_at is None
+
+
+def test_a_policy_is_checked_on_every_batch():
+    rows = triplets(0, rows=60)
+    variance = torch.ones(60, 1)
+    variance[:20] = 0.0
+    loss = biv.IVLoss(MinimumBatchSize(fraction=0.9))
+    member = Member(Triplets(rows.x, rows.y, variance), None, loss)
+    for train in (
+        lambda schedule: train_stack(MODELS["mlp"], [member], schedule),
+        lambda schedule: train_reference(MODELS["mlp"](torch.Generator()), member, schedule),
+    ):
+        with pytest.raises(ValueError, match="variance must be positive where epsilon is 0"):
+            train(Schedule(epochs=3, batch_size=2))
+
+
 def test_a_stack_of_diverged_members_stops():
     members = [DIVERGING["a loss"](member) for member in seven_members()[:2]]
+    stack = Stack(MODELS["mlp"], members, Schedule(epochs=50, batch_size=64))
+    stack.run_epoch()
+    assert stack.all_frozen
     trained = train_stack(MODELS["mlp"], members, Schedule(epochs=50, batch_size=64))
-    assert len(trained[0].history.train_loss) < 50
     assert all(one.history.diverged for one in trained)
 
 
@@ -352,6 +468,8 @@ def test_denormals_are_flushed_inside_and_restored(flushed):
     try:
         member = replace(seven_members()[0], loss=biv.BIVLoss(base=base))
         train_stack(MODELS["mlp"], [member], Schedule(epochs=1))
+        assert bool(denormal / 2 == 0) is flushed
+        Stack(MODELS["mlp"], [member], Schedule(epochs=1)).run_epoch()
         assert bool(denormal / 2 == 0) is flushed
     finally:
         torch.set_flush_denormal(False)

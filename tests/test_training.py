@@ -51,12 +51,28 @@ def test_arrays_become_single_precision_and_tensors_stay():
         ),
         ({"sample_weight": np.ones(6)}, "sample_weight must have one row a row of x"),
         ({"x": torch.zeros(5, 3).long()}, "x must have a floating-point dtype"),
+        ({"x": torch.zeros(5, 3).half()}, "x must be float32 or float64; found torch.float16"),
+        ({"x": torch.zeros(5, 3, requires_grad=True)}, "x must not require grad"),
+        ({"x": np.array([["a"]] * 5)}, "x must hold numbers"),
+        ({"x": np.zeros((5, 3), dtype=complex)}, "x must hold numbers"),
+        ({"y": None}, "y must hold numbers; found None"),
     ],
 )
 def test_rows_must_fit(columns, message):
     good = {"x": np.zeros((5, 3)), "y": np.zeros(5), "variance": np.ones(5)}
     with pytest.raises((TypeError, ValueError), match=message):
         Triplets(**{**good, **columns})
+
+
+def test_arrays_are_copied():
+    x = np.zeros((5, 3), dtype=np.float32)
+    x.flags.writeable = False
+    rows = Triplets(x[::-1], np.zeros(5), np.ones(5))
+    assert rows.x.numpy().base is not x
+    y = np.zeros(5, dtype=np.float32)
+    rows = Triplets(x, y)
+    y[0] = 7.0
+    assert rows.y[0] == 0.0
 
 
 def test_a_cutoff_that_keeps_nothing_is_an_error():
@@ -73,6 +89,11 @@ def test_a_cutoff_that_keeps_nothing_is_an_error():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
+        ({"train": (1, 2)}, TypeError, "train must be of Triplets; found"),
+        ({"loss": torch.nn.MSELoss()}, TypeError, "loss must be of VarianceLoss; found"),
+        ({"seed": -1}, ValueError, "seed must be an integer >= 0"),
+        ({"seed": 1.5}, TypeError, "seed must be an integer >= 0"),
+        ({"order_seed": "a"}, TypeError, "order_seed must be an integer >= 0"),
         ({"learning_rate": 0.0}, ValueError, "learning_rate must be a finite number > 0"),
         ({"loss": biv.IVLoss(), "train": Triplets(np.zeros((2, 3)), np.zeros(2), np.zeros(2)), "test": None}, ValueError, "variance must be positive where epsilon is 0"),
         ({"train": Triplets(np.zeros((2, 3)), np.zeros(2)), "test": None}, TypeError, "variance must be a torch.Tensor; found None"),
@@ -98,6 +119,7 @@ def test_a_member_must_make_sense(changes, error, message):
         ({"test_every": 0}, "test_every"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of 'adam', 'adamw', 'sgd'; found 'lbfgs'"),
         ({"weight_decay": -1.0}, "weight_decay"),
+        ({"momentum": 1.0, "optimizer": "sgd"}, r"momentum must be in \[0, 1\)"),
         ({"momentum": 0.9}, "momentum is for 'sgd'; found it with 'adam'"),
     ],
 )
@@ -137,6 +159,10 @@ def test_the_network_must_fit():
         Stack(MLP(3), [member], Schedule())
     with pytest.raises(ValueError, match=r"must give \(rows, 1\), as y has; found \(1, 2\)"):
         Stack(MLP(FEATURES, outputs=2), [member], Schedule())
+    stack = Stack(MODEL, [member], Schedule())
+    assert stack.predict(np.zeros((3, FEATURES))).shape == (1, 3, 1)
+    with pytest.raises(ValueError, match=r"x must have shape \(rows, 7\); found \(3, 2\)"):
+        stack.predict(torch.zeros(3, 2))
 
 
 def test_smoothing_is_a_trailing_mean():
@@ -146,6 +172,8 @@ def test_smoothing_is_a_trailing_mean():
     np.testing.assert_allclose(found[:, 0], curve[:, :35].mean(axis=1))
     np.testing.assert_allclose(found[:, -1], curve[:, -35:].mean(axis=1))
     assert smoothed(curve[0, :34]).shape == (0,)
+    with pytest.raises(ValueError, match="window must be an integer >= 1"):
+        smoothed(curve, 0)
 
 
 def history(test_loss, diverged_at=None):

@@ -29,6 +29,8 @@ class Periodic:
     scale: float = 0.1
 
     def __post_init__(self) -> None:
+        columns = tuple(_checks.integer("columns", column, at_least=0) for column in self.columns)
+        object.__setattr__(self, "columns", columns)
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns must name each column to embed once; found {self.columns!r}")
         for name in ("frequencies", "width"):
@@ -74,6 +76,10 @@ class PeriodicEmbedding(nn.Module):
         self.frequency = nn.Parameter(start * spec.scale)
         self.weight = uniform(count, spec.width, waves)
         self.bias = uniform(count, spec.width)
+
+    def extra_repr(self) -> str:
+        """What tells one embedding from another."""
+        return f"{len(self.others) + len(self.columns)}, {self.spec}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Embed the columns that were named."""

@@ -46,17 +46,19 @@ class Stacked:
     Args:
         modules: ``nn.Sequential`` s of ``nn.Linear``, ``nn.ReLU`` and
             :class:`~biv.models.PeriodicEmbedding`, at least two. They are copied, not changed.
+        dtype: To compute in; that of the modules by default.
     """
 
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
+    def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype | None = None) -> None:
         if len(modules) < 2:
             raise ValueError(f"a stack has at least two members; found {len(modules)}")
-        self._template = modules[0]
+        self._template = _template(modules)
         tensors = list(self._template.parameters())
         offsets = [0]
         for tensor in tensors:
             offsets.append(offsets[-1] + aligned(tensor.numel()))
-        self.parameters = tensors[0].new_zeros(len(modules), offsets[-1], requires_grad=False)
+        kind = tensors[0].dtype if dtype is None else dtype
+        self.parameters = torch.zeros(len(modules), offsets[-1], dtype=kind)
         self.gradients = torch.zeros_like(self.parameters)
         self._shapes = [
             (start, tensor.shape) for start, tensor in zip(offsets, tensors, strict=False)
@@ -95,7 +97,7 @@ class Stacked:
 
     def module(self, member: int) -> nn.Module:
         """One member as an ordinary module, its parameters as they are now."""
-        module = copy.deepcopy(self._template)
+        module = copy.deepcopy(self._template).to(self.parameters.dtype)
         with torch.no_grad():
             for tensor, view in zip(module.parameters(), self._views(self.parameters), strict=True):
                 tensor.copy_(view[member])
@@ -287,6 +289,17 @@ class PeriodicLayer(Layer):
 def _relu_backward(gradient: Tensor, out: Tensor) -> None:
     """0 where the output is, in place."""
     torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
+
+
+def _template(modules: Sequence[nn.Module]) -> nn.Module:
+    """The first of them, which all are like but for the values of their parameters."""
+    first = modules[0]
+    if not list(first.parameters()) or not all(p.requires_grad for p in first.parameters()):
+        raise TypeError(f"a network must have parameters, all of them to be trained; found {first}")
+    for other in modules[1:]:
+        if repr(other) != repr(first):
+            raise ValueError(f"the networks of a stack must be alike; found {first} and {other}")
+    return first
 
 
 def _layers(

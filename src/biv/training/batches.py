@@ -13,6 +13,7 @@ from biv import weights
 from biv.models.stacked import aligned
 from biv.sums import NEUTRAL_PRED, NEUTRAL_TARGET, Base, Labels, Recipe, elementwise
 from biv.training.data import Member, Schedule
+from biv.weightings import Scope
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class Batch(NamedTuple):
         By hand for the squared error, and member by member through autograd for another ℓ: a
         member's way does not depend on its neighbours'.
         """
-        error = pred - self.target
+        error = torch.where(self.share > 0, pred - self.target, 0.0)
         gradient = self.share * error
         losses = (gradient * error).sum((1, 2))
         gradient *= 2.0
@@ -88,7 +89,8 @@ class Batches:
     rows of weight 0.
 
     Attributes:
-        pool: The features of all members, (rows, F); a tensor that members share is in it once.
+        pool: The features of all members, (rows, F); a tensor that members share is in it once. The
+            last row is 0.
         steps: How many batches an epoch has.
         orders: The generators that the orders are drawn from, one a member.
     """
@@ -119,7 +121,8 @@ class Batches:
         steps, room, count = self.steps, self.room, len(self.members)
         orders = torch.stack([self._order(member) for member in range(count)], dim=1)
         lengths = torch.tensor([len(m.train) for m in self.members]).view(1, count, 1)
-        rows = torch.where(orders == lengths, 0, orders) + self.starts.view(1, count, 1)
+        blank = len(self.pool) - 1
+        rows = torch.where(orders == lengths, blank, orders + self.starts.view(1, count, 1))
         shape = (steps, count, room, self.outputs)
         target, share = self.pool.new_empty(shape), self.pool.new_empty(shape)
         sizes = self.pool.new_empty(steps, count)
@@ -160,7 +163,8 @@ def _weigh(
     policy = recipe.weighting.policy
     if policy.reads_batch:
         for batch in zip(*flat, strict=True):
-            policy.check(Labels.checked(batch[0], batch[1], None, batch[2]).promoted())
+            labels = Labels.checked(batch[0], batch[1], None, batch[2]).promoted()
+            Scope.over(recipe.weighting, labels, validate_args=True)
 
     def weigh(y: Tensor, variance: Tensor, importance: Tensor) -> tuple[Tensor, Tensor]:
         weighed = recipe.weigh(y, variance, None, importance)
@@ -184,14 +188,18 @@ def _alike(recipes: Sequence[Recipe]) -> list[list[int]]:
 
 
 def _pooled(tables: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """All tables below one another, each distinct tensor once, and where each begins."""
+    """All tables below one another, each distinct tensor once, and where each begins.
+
+    After them comes a row of 0, for what fills up a short batch.
+    """
     begins: dict[int, int] = {}
     distinct: list[Tensor] = []
     for table in tables:
         if id(table) not in begins:
             begins[id(table)] = sum(len(t) for t in distinct)
             distinct.append(table)
-    return torch.cat(distinct), torch.tensor([begins[id(table)] for table in tables])
+    blank = distinct[0].new_zeros(1, distinct[0].shape[1])
+    return torch.cat([*distinct, blank]), torch.tensor([begins[id(table)] for table in tables])
 
 
 def _common(what: str, values: Sequence[T]) -> T:

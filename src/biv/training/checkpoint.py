@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from biv.datasets.files import write_atomically
-from biv.sums import Base
-from biv.training.data import Member, Schedule
+from biv.models.stacked import Stacked
+from biv.training.data import Member, Schedule, Triplets
 
 FORMAT = "biv checkpoint 1"
+COLUMNS = ("x", "y", "variance", "sample_weight")
 
 
-def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write a state to a file; until it is complete, the file before it stays."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **state}, buffer)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(Path(path), buffer.getvalue())
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read a state from a file.
 
     Raises:
         ValueError: The file is not a checkpoint, or not one of this version.
     """
-    content = path.read_bytes()
+    content = Path(path).read_bytes()
     try:
         state = torch.load(io.BytesIO(content), weights_only=True)
         found = state.pop("format", None)
@@ -45,32 +48,53 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return dict(state)
 
 
-def fingerprint(parameters: Tensor, members: Sequence[Member], schedule: Schedule) -> str:
+def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule) -> str:
     """A digest of all that decides a training but its length."""
-    digest = hashlib.sha256()
-    digest.update(repr(replace(schedule, epochs=0)).encode())
-    for tensor in [parameters, *_tensors(members)]:
-        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
+    digests: dict[int, str] = {}  # of each tensor once, however many members share it
+
+    def content(tensor: Tensor | None) -> str | None:
+        if tensor is None:
+            return None
+        if id(tensor) not in digests:
+            raw = tensor.contiguous().numpy().tobytes()
+            digests[id(tensor)] = hashlib.sha256(raw).hexdigest()
+        return f"{tensor.dtype} {tuple(tensor.shape)} {digests[id(tensor)]}"
+
+    def rows(triplets: Triplets | None) -> list[str | None]:
+        return [] if triplets is None else [content(getattr(triplets, name)) for name in COLUMNS]
+
+    network = stacked.module(0)
+    parts = [repr(replace(schedule, epochs=0)), repr(network), content(stacked.parameters)]
     for member in members:
-        seeds = (member.seed, member.order_seed)
-        settings = (member.loss.weighting(), _named(member.loss.base), member.learning_rate, seeds)
-        digest.update(repr(settings).encode())
-    return digest.hexdigest()
+        loss = (type(member.loss).__qualname__, identity(member.loss.weighting()))
+        numbers = (member.learning_rate, *member.seeds)
+        parts += [repr((*loss, identity(member.loss.base), numbers))]
+        parts += [*rows(member.train), *rows(member.test)]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _named(base: Base) -> str:
-    """A name that stays the same from process to process, unlike the repr of a function."""
-    name: str = base if isinstance(base, str) else getattr(base, "__qualname__", repr(base))
-    return name
+def identity(value: Any) -> Any:
+    """A description that is the same in another process, and differs where values differ.
 
-
-def _tensors(members: Sequence[Member]) -> Iterator[Tensor]:
-    """The data of all members, what they share once."""
-    seen: set[int] = set()
-    for rows in (rows for member in members for rows in (member.train, member.test)):
-        if rows is not None:
-            for tensor in (rows.x, rows.y, rows.variance, rows.sample_weight):
-                if tensor is not None and id(tensor) not in seen:
-                    seen.add(id(tensor))
-                    yield tensor
+    Functions are told apart by their code and what it refers to, objects by their type and state.
+    """
+    if value is None or isinstance(value, (str, int, float, bool, bytes)):
+        return value
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [identity(part) for part in value]
+    if isinstance(value, Mapping):
+        return [(key, identity(part)) for key, part in value.items()]
+    if isinstance(value, partial):
+        return [identity(value.func), identity(value.args), identity(value.keywords)]
+    if isinstance(value, FunctionType):
+        code, cells = value.__code__, value.__closure__ or ()
+        constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
+        held = [identity(cell.cell_contents) for cell in cells]
+        return [value.__qualname__, code.co_code.hex(), code.co_names, repr(constants), held]
+    name = getattr(value, "__qualname__", None)  # of a class or a built-in function
+    if name is not None:
+        return name
+    state = {key: part for key, part in vars(value).items() if not key.startswith("_")}
+    return [type(value).__qualname__, identity(state)]

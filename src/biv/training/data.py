@@ -47,7 +47,7 @@ class Triplets:
         object.__setattr__(self, "x", x)
         for name in ("y", "variance", "sample_weight"):
             value = getattr(self, name)
-            if value is None:
+            if value is None and name != "y":
                 continue
             column = _tensor(name, value, x.dtype).to(x.dtype)
             column = column.unsqueeze(1) if column.ndim == 1 else column
@@ -64,9 +64,17 @@ class Triplets:
 
 
 def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
+    """A tensor as it is, if it can be computed with; anything else as a copy in `dtype`."""
     if isinstance(value, Tensor):
-        return _checks.floating_tensor(name, value)
-    return torch.as_tensor(np.asarray(value), dtype=dtype)
+        _checks.constant(name, _checks.floating_tensor(name, value))
+        if value.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"{name} must be float32 or float64; found {value.dtype}")
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers; found {_checks.describe(value)}")
+    array = np.array(array, dtype=np.float64)
+    return torch.tensor(array, dtype=dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +103,14 @@ class Member:
     name: str = ""
 
     def __post_init__(self) -> None:
-        _checks.real_number("learning_rate", self.learning_rate, _checks.POSITIVE)
+        for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
+            if not isinstance(getattr(self, name), kind):
+                found = _checks.describe(getattr(self, name))
+                raise TypeError(f"{name} must be of {kind.__name__}; found {found}")
+        rate = float(_checks.real_number("learning_rate", self.learning_rate, _checks.POSITIVE))
+        object.__setattr__(self, "learning_rate", rate)
+        for name, seed in zip(("seed", "order_seed"), self.seeds, strict=True):
+            _checks.integer(name, seed, at_least=0)
         if self.loss.process_group is not None:
             raise ValueError("the loss of a member must be local: process_group must be None")
         if self.test is not None:
@@ -132,10 +147,15 @@ class Member:
             return rows
         return f"{rows}, whose variances lie in [{variance.min():g}, {variance.max():g}]"
 
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """Of the network's first parameters, and of the order of the rows."""
+        return self.seed, self.seed if self.order_seed is None else self.order_seed
+
     def generators(self) -> tuple[torch.Generator, torch.Generator]:
         """For the network's first parameters, and for the order of the rows."""
-        order_seed = self.seed if self.order_seed is None else self.order_seed
-        return tuple(torch.Generator().manual_seed(s) for s in (self.seed, order_seed))  # type: ignore[return-value]
+        first, second = (torch.Generator().manual_seed(seed) for seed in self.seeds)
+        return first, second
 
 
 @dataclass(frozen=True)
@@ -170,7 +190,7 @@ class Schedule:
             names = ", ".join(repr(name) for name in OPTIMIZERS)
             raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
         _checks.real_number("weight_decay", self.weight_decay, _checks.NON_NEGATIVE)
-        _checks.real_number("momentum", self.momentum, _checks.NON_NEGATIVE)
+        _checks.real_number("momentum", self.momentum, _checks.Range(0.0, limit=1.0))
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is for 'sgd'; found it with {self.optimizer!r}")
 

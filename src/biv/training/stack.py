@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from biv import _checks
 from biv.models.stacked import Stacked
 from biv.training import testing
 from biv.training.batches import Batch, Batches
 from biv.training.checkpoint import fingerprint, load_checkpoint, save_checkpoint
 from biv.training.data import Member, Schedule
-from biv.training.denormals import flushed_denormals
 from biv.training.history import History
+from biv.training.machine import steady_machine
 from biv.training.progress import progress_bar
 
 Factory = Callable[[torch.Generator], nn.Module]
@@ -42,8 +43,8 @@ def train_stack(
 ) -> list[Trained]:
     """Train all members at once; each ends as it would alone, to the bit.
 
-    One thread a process is fastest for small networks: ``torch.set_num_threads(1)``, and as many
-    processes as there are cores, each with a stack of its own.
+    One thread is used, which is fastest for small networks: where there are more cores, give each a
+    process with a stack of its own.
 
     Args:
         model: Makes a network from a generator, such as ``biv.models.MLP(features=19)``.
@@ -69,16 +70,14 @@ def train_stack(
         >>> bool((abs(biv.history.train_loss - l2.history.train_loss) < 1e-5).all())
         True
     """
+    _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
     stack = Stack(model, members, schedule)
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and path.exists():
-        stack.load_state_dict(load_checkpoint(path))
+    if path is not None:
+        resume(stack, path)
     total, what = schedule.epochs * stack.steps_per_epoch, f"{len(members)} members"
     saved = time.monotonic()
-    with (
-        flushed_denormals(),
-        progress_bar(total, what, enabled=progress, done=stack.step) as bar,
-    ):
+    with progress_bar(total, what, enabled=progress, done=stack.step) as bar:
         while stack.epoch < schedule.epochs and not stack.all_frozen:
             stack.run_epoch(bar.update)
             bar.set_postfix_str(stack.summary(), refresh=False)
@@ -94,7 +93,7 @@ class Stack:
     """R members in training; :func:`train_stack` drives it, epoch by epoch.
 
     A member's parameters, optimiser state and curves are to the bit what they would be in any other
-    stack, on one machine with one number of threads.
+    stack on the same machine.
 
     Args:
         model: Makes a network from a generator; see :class:`biv.models.Stacked` for what it may be
@@ -114,9 +113,11 @@ class Stack:
         self._place = [placed.index(member) for member in range(len(members))]
         self._placed = [self.members[member] for member in placed]
         self._batches = Batches(self._placed, schedule)
-        dtype = self._batches.pool.dtype
-        self._stacked = Stacked([model(m.generators()[0]).to(dtype) for m in self._placed])
+        modules = [model(m.generators()[0]) for m in self._placed]
+        self._stacked = Stacked(modules, dtype=self._batches.pool.dtype)
         _check_shapes(self._stacked, self._batches)
+        self._fingerprint = fingerprint(self._stacked, self._placed, schedule)
+        self._bases = [m.loss.base for m in self._placed]
         self._parameters = [nn.Parameter(slab) for slab in self._stacked.parameters]
         rates = [float(m.learning_rate) for m in self._placed]
         by_rate = {
@@ -125,13 +126,19 @@ class Stack:
         }
         groups = [{"params": own, "lr": rate} for rate, own in by_rate.items()]
         self._optimizer = schedule.make_optimizer(groups, fused=True)
+        self._moments = _moments(schedule, self._stacked.parameters)
+        self._updates = [torch.zeros(()) for _ in self._placed]
+        for member, parameter in enumerate(self._parameters):
+            # As the optimiser would begin them itself, but side by side, to be looked at at once.
+            own = {name: buffer[member] for name, buffer in self._moments.items()}
+            counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
+            self._optimizer.state[parameter].update(counted | own)
         self._blocks = testing.blocks(slice(0, len(self._placed)))
         self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
         self._frozen_at: list[int | None] = [None] * len(self._placed)
         self._curves: dict[str, list[Tensor]] = {"train_loss": [], "size": [], "test_loss": []}
         self._test_steps: list[int] = []
         self.step = 0
-        self._fingerprint = fingerprint(self._stacked.parameters, self._placed, schedule)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -152,11 +159,12 @@ class Stack:
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
         """Train all members for one epoch, and test them when it is due."""
         every = self.schedule.test_every
-        for batch in self._batches.epoch():
-            self._train(batch)
-            if every and self.step % every == 0:
-                self._test()
-            after_step()
+        with steady_machine():
+            for batch in self._batches.epoch():
+                self._train(batch)
+                if every and self.step % every == 0:
+                    self._test()
+                after_step()
 
     def _train(self, batch: Batch) -> None:
         losses = torch.cat([self._backward(members, batch) for members in self._blocks])
@@ -177,24 +185,22 @@ class Stack:
         part = Batch(*(column[members] for column in batch))
         block = self._stacked.block(members, part.rows.shape[1])
         x = self._batches.features(part.rows)
-        bases = [member.loss.base for member in self._placed[members]]
+        frozen = self._frozen_at[members]
+        bases = [
+            base if at is None else "mse"  # a loss of the caller's is not shown what diverged
+            for base, at in zip(self._bases[members], frozen, strict=True)
+        ]
         losses, gradient = part.losses(block.forward(x), bases)
         block.backward(gradient)
         return losses
 
     def _states_are_finite(self) -> Tensor:
-        """Whether each member's parameters and moments are finite, (R,).
-
-        Gradients that cannot overflow a square leave finite moments; only others are looked into.
-        """
-        gradients = self._stacked.gradients
-        harmless = torch.finfo(gradients.dtype).max ** 0.5 / 10
-        finite: Tensor = (gradients.amax(1) < harmless) & (gradients.amin(1) > -harmless)
+        """Whether each member's parameters and moments are finite, (R,)."""
+        buffers = (self._stacked.parameters, *self._moments.values())
+        # A sum is not finite if a term is not; where it has merely overflowed, terms are looked at.
+        finite = torch.stack([buffer.sum(1).isfinite() for buffer in buffers]).all(0)
         for member in _where(~finite):
-            parameter = self._parameters[member]
-            moments = self._optimizer.state.get(parameter, {}).values()
-            held = [parameter, *(m for m in moments if isinstance(m, Tensor))]
-            finite[member] = all(bool(value.isfinite().all()) for value in held)
+            finite[member] = all(bool(buffer[member].isfinite().all()) for buffer in buffers)
         return finite
 
     def _test(self) -> None:
@@ -224,8 +230,15 @@ class Stack:
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """What every member predicts for the same rows, (R, N, D)."""
-        columns = testing.Columns(x.to(self._batches.pool.dtype))
-        pred = testing.predict(self._stacked, slice(0, len(self._placed)), columns)
+        table = torch.as_tensor(x, dtype=self._batches.pool.dtype)
+        if table.ndim != 2 or table.shape[1] != self._batches.pool.shape[1]:
+            raise ValueError(
+                f"x must have shape (rows, {self._batches.pool.shape[1]}); "
+                f"found {tuple(table.shape)}"
+            )
+        everyone = slice(0, len(self._placed))
+        with steady_machine():
+            pred = testing.predict(self._stacked, everyone, testing.Columns(table))
         return pred[self._place].transpose(1, 2)
 
     def module(self, member: int) -> nn.Module:
@@ -233,23 +246,30 @@ class Stack:
         return self._stacked.module(self._place[member])
 
     def histories(self) -> list[History]:
-        """The curves of every member up to now."""
-        nothing = torch.empty(0, len(self._placed))
-        curves = {
-            name: (torch.stack(rows) if rows else nothing).double().numpy()
-            for name, rows in self._curves.items()
-        }
+        """The curves of every member up to now; to the end, if all have diverged."""
+        curves = {name: self._curve(name).numpy() for name in self._curves}
         steps = np.array(self._test_steps, dtype=np.int64)
+        if self.all_frozen:
+            total = self.schedule.epochs * self.steps_per_epoch
+            every = self.schedule.test_every or total + 1
+            steps = np.arange(every, total + 1, every) if self._tests else steps
+            lengths = {"train_loss": total, "size": total, "test_loss": len(steps)}
+            curves = {name: _padded(curve, lengths[name]) for name, curve in curves.items()}
         return [
             History(
                 train_loss=curves["train_loss"][:, place].copy(),
                 effective_batch_size=curves["size"][:, place].copy(),
                 test_loss=curves["test_loss"][: None if member.test else 0, place].copy(),
-                test_step=steps[: None if member.test else 0],
+                test_step=steps[: None if member.test else 0].copy(),
                 diverged_at=self._frozen_at[place],
             )
             for member, place in zip(self.members, self._place, strict=True)
         ]
+
+    def _curve(self, name: str) -> Tensor:
+        """(steps or evaluations, R)."""
+        rows = self._curves[name]
+        return torch.stack(rows) if rows else torch.empty(0, len(self._placed)).double()
 
     def summary(self) -> str:
         """The last losses, their mean over the members that go on, in a few words."""
@@ -263,14 +283,20 @@ class Stack:
         return ", ".join(words)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the training depends on, at the end of an epoch."""
+        """Everything that the rest of the training depends on; at the end of an epoch only."""
+        if self.step % self.steps_per_epoch:
+            raise ValueError(
+                f"a state can be taken at the end of an epoch of {self.steps_per_epoch} steps; "
+                f"found {self.step} steps done"
+            )
         return {
             "training": self._fingerprint,
             "step": self.step,
             "parameters": self._stacked.parameters.clone(),
-            "optimizer": copy.deepcopy(self._optimizer.state_dict()),
+            "moments": {name: buffer.clone() for name, buffer in self._moments.items()},
+            "updates": torch.stack(self._updates),
             "orders": [generator.get_state() for generator in self._batches.orders],
-            "curves": {name: list(rows) for name, rows in self._curves.items()},
+            "curves": {name: self._curve(name) for name in self._curves},
             "test_steps": list(self._test_steps),
             "frozen_at": list(self._frozen_at),
         }
@@ -279,21 +305,59 @@ class Stack:
         """Go on from where :meth:`state_dict` was taken.
 
         Raises:
-            ValueError: It was taken of other members, data, networks or settings.
+            ValueError: It was taken of other members, data, networks or settings, or after more
+                epochs than are scheduled.
         """
         if state["training"] != self._fingerprint:
             raise ValueError(
                 "the state is of another training: its members, data, network or schedule differ "
                 "in more than the number of epochs"
             )
+        if state["step"] > self.schedule.epochs * self.steps_per_epoch:
+            raise ValueError(
+                f"the state is of {state['step'] // self.steps_per_epoch} epochs, more than the "
+                f"{self.schedule.epochs} that are scheduled"
+            )
         self.step = state["step"]
         self._stacked.parameters.copy_(state["parameters"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        for name, buffer in self._moments.items():
+            buffer.copy_(state["moments"][name])
+        for count, own in zip(self._updates, state["updates"], strict=True):
+            count.copy_(own)
         for generator, own in zip(self._batches.orders, state["orders"], strict=True):
             generator.set_state(own)
         self._curves = {name: list(rows) for name, rows in state["curves"].items()}
         self._test_steps = list(state["test_steps"])
         self._frozen_at = list(state["frozen_at"])
+
+
+def resume(stack: Stack, path: Path) -> None:
+    """Take a new stack to where a checkpoint is; where there is none, see that it can be written.
+
+    Raises:
+        ValueError: The file is no checkpoint, or not one of this training.
+    """
+    if not path.exists():
+        save_checkpoint(path, stack.state_dict())
+        return
+    state = load_checkpoint(path)
+    try:
+        stack.load_state_dict(state)
+    except KeyError as error:
+        raise ValueError(f"{path} is not a complete checkpoint: it lacks {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}. Move it away to start anew") from error
+
+
+def _moments(schedule: Schedule, parameters: Tensor) -> dict[str, Tensor]:
+    """What the optimiser remembers of every parameter, by its own names, 0 at first."""
+    names = {"adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+    momentum = ("momentum_buffer",) if schedule.momentum else ()
+    return {name: torch.zeros_like(parameters) for name in names.get(schedule.optimizer, momentum)}
+
+
+def _padded(curve: npt.NDArray[np.float64], rows: int) -> npt.NDArray[np.float64]:
+    return np.concatenate([curve, np.full((rows - len(curve), curve.shape[1]), np.nan)])
 
 
 def _placed(members: Sequence[Member]) -> list[int]:
