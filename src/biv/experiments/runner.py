@@ -1,0 +1,230 @@
+"""Runs that are missing from a store, packed into stacks and sent to processes, one a core."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from datetime import datetime, timezone
+from importlib import metadata
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from biv.experiments import protocol
+from biv.experiments.spec import Run
+from biv.experiments.store import Failure, Result, Store
+from biv.training import Stack
+from biv.training.progress import progress_bar
+
+LARGEST_STACK = 40
+POLL = 0.2  # seconds between two looks at the workers' progress
+
+Outcome = Result | Failure
+
+
+def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
+    """Runs of one shape in stacks of nearly equal size, as many as keep all processes busy.
+
+    Those of a seed are next to each other, since they share their rows. A member's numbers do not
+    depend on its stack, so neither do results depend on how they were packed.
+    """
+    shapes: dict[tuple[Any, ...], list[Run]] = {}
+    for run in sorted(dict.fromkeys(runs), key=lambda run: (run.seed, run.canonical())):
+        shapes.setdefault(run.shape(), []).append(run)
+    stacks: list[list[Run]] = []
+    for alike in shapes.values():
+        count = -(-len(alike) // LARGEST_STACK)
+        count = min(-(-count // jobs) * jobs, max(len(alike) // 4, 1)) if jobs > 1 else count
+        edges = [len(alike) * k // count for k in range(count + 1)]
+        stacks += [alike[a:b] for a, b in pairwise(edges)]
+    return sorted(stacks, key=_work, reverse=True)  # the longest first, so that all end together
+
+
+def _work(runs: Sequence[Run]) -> float:
+    """Roughly the arithmetic of a stack, in rows passed forward."""
+    run = runs[0]
+    steps = run.epochs * (run.train_rows // run.batch_size)
+    return len(runs) * steps * (3.0 * run.batch_size + run.test_rows / run.test_every)
+
+
+def member_steps(runs: Sequence[Run]) -> int:
+    """How many updates these runs make, all in all."""
+    return sum(run.epochs * (run.train_rows // run.batch_size) for run in runs)
+
+
+def train(
+    runs: Sequence[Run], after_steps: Callable[[int], object] = lambda _: None
+) -> list[Outcome]:
+    """Train runs of one shape in a stack; those that cannot be trained come back as failures.
+
+    Args:
+        runs: Of one shape.
+        after_steps: Called with the number of updates made since the last call.
+    """
+    outcomes: list[Outcome] = []
+    members, good = [], []
+    make = protocol.MemberFactory()
+    start = time.monotonic()
+    for run in runs:
+        try:
+            members.append(make(run))
+            good.append(run)
+        except ValueError as error:
+            outcomes.append(Failure(run, f"{type(error).__name__}: {error}", provenance(start)))
+            after_steps(member_steps([run]))
+    if not good:
+        return outcomes
+    schedule = protocol.schedule(good[0])
+    stack = Stack(protocol.network(good[0]), members, schedule)
+    while stack.epoch < schedule.epochs and not stack.all_frozen:
+        stack.run_epoch(lambda: after_steps(len(good)))
+    for run, history in zip(good, stack.histories(), strict=True):
+        outcomes.append(Result.of(run, history, provenance(start)))
+    return outcomes
+
+
+def provenance(start: float) -> dict[str, Any]:
+    """Where and when this is computed, and how long it has taken."""
+    return {
+        "biv": metadata.version("biv"),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "stack_seconds": round(time.monotonic() - start, 1),
+    }
+
+
+class Plan(NamedTuple):
+    """What has become of a plan.
+
+    Attributes:
+        stored: Runs that were there already.
+        trained: Runs that were trained now.
+        failed: Runs that could not be, and why.
+    """
+
+    stored: int
+    trained: int
+    failed: list[Failure]
+
+
+def complete(
+    runs: Sequence[Run],
+    store: Store,
+    *,
+    jobs: int | None = None,
+    progress: bool = True,
+    say: Callable[[str], object] = lambda _: None,
+) -> Plan:
+    """Train what a store does not have of these runs, and put it there.
+
+    Args:
+        runs: Any, in any order, repeated or not.
+        store: Every stack is written when it is done, by this process alone.
+        jobs: Processes; as many as there are cores by default.
+        progress: Whether to show one bar over the whole plan, on a terminal.
+        say: Called with a line for every finished stack.
+
+    Raises:
+        RuntimeError: A process was ended from outside; what was done before is stored.
+    """
+    wanted = list(dict.fromkeys(runs))
+    missing = store.missing(wanted)
+    if not missing:
+        return Plan(len(wanted), 0, [])
+    for dataset in {run.dataset for run in missing}:
+        protocol.source(dataset)  # a data set that is not on hand is an error here, once
+    workers = jobs or os.cpu_count() or 1
+    stacks = pack(missing, workers)
+    failed: list[Failure] = []
+    with progress_bar(member_steps(missing), f"{len(missing)} runs", enabled=progress) as bar:
+        for number, (stack, outcomes) in enumerate(_outcomes(stacks, workers, bar), start=1):
+            store.add(outcomes)
+            failed += [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+            bar.clear()
+            say(f"stack {number} of {len(stacks)}: {_described(stack, outcomes)}")
+    return Plan(len(wanted) - len(missing), len(missing) - len(failed), failed)
+
+
+def _described(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
+    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    words = [f"{len(stack)} runs of {stack[0].dataset}"]
+    if results:
+        words.append(f"{results[0].provenance['stack_seconds']:.0f} s")
+    if diverged := sum(result.diverged for result in results):
+        words.append(f"{diverged} diverged")
+    if len(results) < len(stack):
+        words.append(f"{len(stack) - len(results)} failed")
+    return ", ".join(words)
+
+
+def _outcomes(
+    stacks: Sequence[Sequence[Run]], workers: int, bar: tqdm[Any]
+) -> Iterator[tuple[Sequence[Run], list[Outcome]]]:
+    """Every stack with its outcomes, as they are done."""
+    context = multiprocessing.get_context("spawn")
+    steps = context.Value("q", 0)
+    pool = ProcessPoolExecutor(
+        min(workers, len(stacks)), context, initializer=_begin, initargs=(steps, os.getpid())
+    )
+    with pool:
+        waiting: dict[Future[list[Outcome]], Sequence[Run]] = {
+            pool.submit(_work_on, stack): stack for stack in stacks
+        }
+        try:
+            while waiting:
+                done, _ = wait(waiting, timeout=POLL, return_when=FIRST_COMPLETED)
+                bar.update(steps.value - bar.n)
+                for future in done:
+                    yield waiting.pop(future), future.result()
+        except BrokenProcessPool as error:
+            raise RuntimeError(
+                "a worker process was ended from outside, by a lack of memory perhaps; what was "
+                "done before is stored: start again to go on"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_steps: Any = None  # of this worker process: the counter that all share
+
+
+def _begin(steps: Any, parent: int) -> None:
+    """Set up a worker: one thread, and an end when its parent is no more."""
+    global _steps
+    _steps = steps
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def _work_on(runs: Sequence[Run]) -> list[Outcome]:
+    """Train a stack; should it fail as a whole, its runs one by one, so that one fails alone."""
+    try:
+        return train(runs, _count)
+    except Exception as error:
+        if len(runs) == 1:
+            return [Failure(runs[0], f"{type(error).__name__}: {error}", provenance(0.0))]
+        return [outcome for run in runs for outcome in _work_on([run])]
+
+
+def _count(steps: int) -> None:
+    with _steps.get_lock():
+        _steps.value += steps
