@@ -362,6 +362,21 @@ def test_a_label_that_does_not_count_cannot_diverge():
         assert trained.history.diverged_at is None
 
 
+def test_rows_that_fill_up_a_batch_are_nobody_s():
+    """A row that overflows in a hidden layer is felt where it is drawn, and nowhere else."""
+    rows = triplets(0, rows=60)
+    x = rows.x.clone()
+    x[0] = 3e38
+    members = [Member(Triplets(x, rows.y, rows.variance), seed=seed) for seed in range(6)]
+    schedule = Schedule(epochs=1, batch_size=25)
+    felt = []
+    for member, trained in zip(members, train_stack(MODELS["mlp"], members, schedule), strict=True):
+        network = MODELS["mlp"](member.generators()[0])
+        felt.append(train_reference(network, member, schedule).diverged_at)
+        assert trained.history.diverged_at == felt[-1]
+    assert len(set(felt)) > 1
+
+
 def test_a_loss_of_the_caller_s_is_not_shown_what_has_diverged():
     def base(pred, target):
         assert bool(pred.isfinite().all())
