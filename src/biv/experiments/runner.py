@@ -46,14 +46,18 @@ def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
         count = min(-(-count // jobs) * jobs, max(len(alike) // 4, 1)) if jobs > 1 else count
         edges = [len(alike) * k // count for k in range(count + 1)]
         stacks += [alike[a:b] for a, b in pairwise(edges)]
-    return sorted(stacks, key=_work, reverse=True)  # the longest first, so that all end together
+    return sorted(
+        stacks, key=rows_forward, reverse=True
+    )  # the longest first, so that all end together
 
 
-def _work(runs: Sequence[Run]) -> float:
-    """Roughly the arithmetic of a stack, in rows passed forward."""
-    run = runs[0]
-    steps = run.epochs * (run.train_rows // run.batch_size)
-    return len(runs) * steps * (3.0 * run.batch_size + run.test_rows / run.test_every)
+def rows_forward(runs: Sequence[Run]) -> float:
+    """The arithmetic of runs: rows passed forward, a row that is learned from counting as three."""
+    total = 0.0
+    for run in runs:
+        steps = run.epochs * (run.train_rows // run.batch_size)
+        total += steps * (3.0 * run.batch_size + run.test_rows / run.test_every)
+    return total
 
 
 def member_steps(runs: Sequence[Run]) -> int:

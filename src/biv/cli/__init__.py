@@ -1,0 +1,39 @@
+"""The `biv` command: parse, call, exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from biv.cli import reproduce
+
+EXAMPLES = """examples:
+  biv reproduce table1                          the paper's table, ours beside the paper's
+  biv reproduce --list                          what there is, and how long it takes here
+  biv reproduce --help                          more
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if all went well, 1 if a run failed, 2 for bad usage or bad data."""
+    parser = argparse.ArgumentParser(
+        prog="biv",
+        description="Regression when every training label comes with its own error bar.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    reproduce.add_to(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.call(options))
+    except (ValueError, OSError) as error:
+        print(f"biv: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        print(f"biv: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nbiv: interrupted; what was finished is stored", file=sys.stderr)
+        return 130

@@ -1,0 +1,136 @@
+"""`biv reproduce`: the paper's table and figures, trained where they are missing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from biv.experiments import runner
+from biv.experiments.artefacts import PRESETS, ROWS, Artefact, Preset, artefacts, find
+from biv.experiments.spec import Run
+from biv.experiments.store import Store
+from biv.report import figures, tables
+
+EXAMPLES = """examples:
+  biv reproduce table1                                  the table, on the whole of Bike Sharing
+  biv reproduce fig03 varnoise                          figures, by number or by the paper's name
+  biv reproduce all --jobs 2 --out results              everything, in two processes
+  biv reproduce table1 --dataset bike2011 --preset laptop --seeds 3     on shipped data, in a minute
+  biv reproduce --list                                  every artefact, its runs, its time here
+
+Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the
+stacks in flight only.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add this command to the parser's."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="the paper's table and figures",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
+    )
+    parser.add_argument("--list", action="store_true", help="show every artefact and train nothing")
+    parser.add_argument(
+        "--dataset", choices=list(ROWS), default="bike", help="(default: bike, the whole of it)"
+    )
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        default="paper",
+        help="how much of the protocol is run (default: paper)",
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
+    parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("biv-results"), help="folder (default: biv-results)"
+    )
+    parser.set_defaults(call=call)
+
+
+def call(options: argparse.Namespace) -> int:
+    """Train what is missing, then draw everything from the store."""
+    if options.seeds < 1 or (options.jobs is not None and options.jobs < 1):
+        raise ValueError("--seeds and --jobs must be at least 1")
+    preset = PRESETS[options.preset]
+    known = artefacts(options.dataset, preset)
+    store = Store(options.out / "runs.sqlite")
+    if options.list:
+        print(listing(known.values(), store, options.seeds, options.jobs or os.cpu_count() or 1))
+        return 0
+    if not options.names:
+        raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
+    if "all" in options.names:
+        chosen = list(known.values())
+    else:
+        chosen = list(dict.fromkeys(find(name, known) for name in options.names))
+    runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
+    plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))
+    print(f"{plan.trained} runs trained, {plan.stored} were stored already.")
+    for artefact in chosen:
+        write(artefact, store, options.seeds, preset, options.out)
+    for failure in plan.failed:
+        print(f"failed: {failure.run.canonical()}: {failure.error}")
+    return 1 if plan.failed else 0
+
+
+def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: Path) -> None:
+    """An artefact from the store alone: files, and what a person wants to see at once."""
+    results = store.results(artefact.runs(seeds))
+    folder.mkdir(parents=True, exist_ok=True)
+    caption = figures.caption(artefact, results, seeds)
+    paths = figures.save(figures.draw(artefact, results, seeds), folder, artefact.name)
+    if artefact.name == "table1":
+        columns = tables.cells(artefact, results, seeds)
+        texts = {
+            "md": f"{tables.markdown(columns)}\n\n{caption}\n",
+            "csv": tables.comma_separated(columns),
+            "tex": tables.latex(columns),
+        }
+        for suffix, text in texts.items():
+            paths.append(folder / f"{artefact.name}.{suffix}")
+            paths[-1].write_text(text, encoding="utf-8")
+        print(f"\n{tables.markdown(columns)}\n")
+    print(f"{artefact.name} ({preset.name} preset): {caption}")
+    print("  " + "  ".join(str(path) for path in paths), flush=True)
+
+
+def listing(known: Iterable[Artefact], store: Store, seeds: int, jobs: int) -> str:
+    """Every artefact, its runs, what is stored of them, and how long the rest would take."""
+    pace = seconds_a_unit()
+    lines = [f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows"]
+    for artefact in known:
+        runs = artefact.runs(seeds)
+        missing = store.missing(runs)
+        minutes = sum(work(run) for run in missing) * pace / jobs / 60
+        lines.append(
+            f"{artefact.name:7} {artefact.label:18} {len(runs):5} {len(runs) - len(missing):6} "
+            f"{minutes:5.1f} min  {artefact.shows}"
+        )
+    lines.append(
+        f"\nTimes are estimates for {jobs} processes on this machine; shared runs count once."
+    )
+    return "\n".join(lines)
+
+
+def work(run: Run) -> float:
+    """The arithmetic of a run, in rows passed forward."""
+    return runner.rows_forward([run])
+
+
+def seconds_a_unit() -> float:
+    """What a row passed forward costs here, measured on a few epochs of a small stack."""
+    sample: Sequence[Run] = artefacts("bike2011", PRESETS["smoke"])["table1"].runs(1)
+    runner.train(sample[:2])  # the data set is read, the library warm
+    start = time.perf_counter()
+    runner.train(sample)
+    return (time.perf_counter() - start) / runner.rows_forward(sample)

@@ -1,0 +1,179 @@
+"""The paper's figures: mean smoothed curves with bands of one standard deviation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biv.experiments.artefacts import Artefact, Line, Panel
+from biv.experiments.spec import Run
+from biv.experiments.store import Result
+from biv.experiments.summary import Summary, summarise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers tell apart: one method, one colour.
+METHOD_COLOURS = {"GT": "#000000", "L2": "#D55E00", "BIV": "#0072B2", "IV": "#CC79A7"}
+CUTOFF_COLOURS = ("#E69F00", "#009E73", "#56B4E9", "#8C6D1F", "#66B58F")
+STYLE: dict[Any, Any] = {
+    "font.size": 8.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "svg.hashsalt": "biv",  # the same figure is the same file
+    "svg.fonttype": "none",
+}
+FORMATS = ("svg", "png")
+
+
+def draw(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> Figure:
+    """One artefact, panel by panel; lines that have no runs are left out."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        count = len(artefact.panels)
+        figure = Figure(figsize=(max(4.8, 3.4 * count), 3.4), dpi=150, layout="constrained")
+        axes = figure.subplots(1, count, sharey=artefact.quantity == "test_loss", squeeze=False)[0]
+        for position, (axis, panel) in enumerate(zip(axes, artefact.panels, strict=True)):
+            _draw_panel(axis, artefact, panel, results, seeds)
+            if position == 0:
+                axis.set_ylabel(_QUANTITIES[artefact.quantity])
+        figure.suptitle(f"{artefact.name} · {artefact.label}: {artefact.shows}", fontsize=9)
+    return figure
+
+
+_QUANTITIES = {
+    "test_loss": "test MSE on clean labels",
+    "train_loss": "training loss, an epoch's mean ± std",
+}
+
+
+def _draw_panel(
+    axis: Axes, artefact: Artefact, panel: Panel, results: Mapping[Run, Result], seeds: int
+) -> None:
+    axis.set_title(panel.title, fontsize=8)
+    axis.set_xlabel("training samples seen")
+    ends: list[tuple[float, str, Any]] = []
+    found: list[Summary] = []
+    for position, line in enumerate(panel.lines):
+        colour = _colour(line, position, len(panel.lines))
+        if artefact.quantity == "train_loss":
+            _draw_training(axis, line, results, seeds, colour)
+            continue
+        own = summarise(line, results, seeds)
+        if own is None or not own.curves.size:
+            continue
+        found.append(own)
+        axis.plot(own.samples, own.mean, color=colour, linewidth=1.2)
+        axis.fill_between(
+            own.samples,
+            own.mean - own.std,
+            own.mean + own.std,
+            color=colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        ends.append((float(own.mean[-1]), line.label, colour))
+    if found:
+        axis.set_ylim(*_limits(found))
+        _label_ends(axis, ends)
+
+
+def _colour(line: Line, position: int, count: int) -> Any:
+    """By method; where a panel varies one setting of one method, along a scale."""
+    import matplotlib as mpl
+
+    if line.label in METHOD_COLOURS:
+        return METHOD_COLOURS[line.label]
+    if line.label.startswith("C="):
+        return CUTOFF_COLOURS[position % len(CUTOFF_COLOURS)]
+    return mpl.colormaps["viridis"](0.9 * position / max(count - 1, 1))
+
+
+def _limits(found: list[Summary]) -> tuple[float, float]:
+    """From below the lowest to where the middle curve is soon after its beginning."""
+    low = min(float(own.mean.min()) for own in found)
+    high = max(float(np.quantile(own.mean, 0.9)) for own in found)
+    middle = float(
+        np.median([own.mean[min(len(own.mean) // 20, len(own.mean) - 1)] for own in found])
+    )
+    top = min(max(high, middle), 6 * low)
+    return 0.9 * low, 1.05 * max(top, 1.1 * low)
+
+
+def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
+    """Direct labels at the right end, moved apart where they would overlap."""
+    bottom, top = axis.get_ylim()
+    gap, last = (top - bottom) * 0.052, -math.inf
+    for value, label, colour in sorted(ends, key=lambda end: end[0]):
+        height = max(min(value, top), bottom, last + gap)
+        last = height
+        axis.annotate(
+            label,
+            (1.0, height),
+            xycoords=axis.get_yaxis_transform(),
+            xytext=(3, 0),
+            textcoords="offset points",
+            color=colour,
+            fontsize=7,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _draw_training(
+    axis: Axes, line: Line, results: Mapping[Run, Result], seeds: int, colour: Any
+) -> None:
+    """The mean of each epoch and the deviation within it, over the runs."""
+    there = [results[run] for run in line.runs(seeds) if run in results]
+    if not there:
+        return
+    mean = np.nanmean([result.train_loss for result in there], axis=0)
+    spread = np.nanmean([result.train_loss_std for result in there], axis=0)
+    run = line.run
+    samples = np.arange(1, run.epochs + 1) * (run.train_rows // run.batch_size) * run.batch_size
+    axis.plot(samples, mean, color=colour, linewidth=1.2)
+    axis.fill_between(
+        samples, np.maximum(mean - spread, 0), mean + spread, color=colour, alpha=0.2, linewidth=0
+    )
+    axis.set_yscale("log")
+
+
+def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
+    """What was run, in words."""
+    runs = artefact.runs(seeds)
+    there = [run for run in runs if run in results]
+    diverged = sum(results[run].diverged for run in there)
+    run = artefact.panels[0].lines[0].run
+    words = [
+        f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training rows, "
+        f"{run.test_rows:,} test rows with clean labels, {run.epochs} epochs of the paper's "
+        f"network with {run.optimizer.capitalize()} at {run.learning_rate:g}, {seeds} seeds.",
+        "Lines are means of test losses smoothed over 35 evaluations, bands one standard deviation."
+        if artefact.quantity == "test_loss"
+        else "Lines are means over an epoch, bands the standard deviation within it.",
+    ]
+    if len(there) < len(runs):
+        words.append(f"{len(runs) - len(there)} of {len(runs)} runs are missing.")
+    if diverged:
+        words.append(f"{diverged} of {len(there)} runs diverged and are left out.")
+    return " ".join(words)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """As SVG and PNG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{form}" for form in FORMATS]
+    for path in paths:
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(path, metadata=metadata)
+    return paths
