@@ -16,7 +16,7 @@ from torch import nn
 
 import biv
 from biv.models import MLP, Periodic
-from biv.training import Schedule, Stack, Triplets, progress, train_stack
+from biv.training import Schedule, Stack, Triplets, train_stack
 from trainings import FEATURES, assert_same_bits, clean_rows, seven_members
 
 MODEL = MLP(FEATURES, (13, 6), 1, Periodic((0, 3), frequencies=3, width=3))
@@ -68,17 +68,29 @@ def test_interrupted_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
 
 
 def test_the_bar_goes_on_where_the_checkpoint_was(tmp_path, monkeypatch):
-    begun, made = [], progress.progress_bar
+    class Bar:
+        def __init__(self, total, what, *, enabled, done):
+            self.total, self.seen = total, [done]
+            bars.append(self)
 
-    def watched(total, what, *, enabled, done):
-        begun.append((done, total))
-        return made(total, what, enabled=enabled, done=done)
+        def update(self):
+            self.seen.append(self.seen[-1] + 1)
 
-    monkeypatch.setattr("biv.training.stack.progress_bar", watched)
+        def set_postfix_str(self, text, **_):
+            assert text.startswith("train ")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    bars = []
+    monkeypatch.setattr("biv.training.stack.progress_bar", Bar)
     for epochs in (2, 3):
         schedule = replace(OPTIMIZERS["adam"], epochs=epochs)
         train_stack(MODEL, seven_members()[:2], schedule, checkpoint=tmp_path / "stack.pt")
-    assert begun == [(0, 12), (12, 18)]
+    assert [(bar.seen[0], bar.seen[-1], bar.total) for bar in bars] == [(0, 12, 12), (12, 18, 18)]
 
 
 @pytest.mark.slow

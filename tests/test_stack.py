@@ -407,13 +407,17 @@ def test_a_policy_is_checked_on_every_batch():
             train(Schedule(epochs=3, batch_size=2))
 
 
-def test_a_stack_of_diverged_members_stops():
+def test_a_stack_of_diverged_members_stops(monkeypatch):
     members = [DIVERGING["a loss"](member) for member in seven_members()[:2]]
     stack = Stack(MODELS["mlp"], members, Schedule(epochs=50, batch_size=64))
     stack.run_epoch()
     assert stack.all_frozen
+    run, epochs = Stack.run_epoch, []
+    monkeypatch.setattr(Stack, "run_epoch", lambda *args: (epochs.append(1), run(*args)))
     trained = train_stack(MODELS["mlp"], members, Schedule(epochs=50, batch_size=64))
+    assert len(epochs) < 5
     assert all(one.history.diverged for one in trained)
+    assert all(one.history.train_loss.shape == (250,) for one in trained)
 
 
 def test_what_is_learned_is_the_truth():
