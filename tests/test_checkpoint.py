@@ -1,7 +1,6 @@
 """An interrupted and resumed training ends as an uninterrupted one, to the bit."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -69,7 +68,7 @@ def test_interrupted_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
 
 def test_the_bar_goes_on_where_the_checkpoint_was(tmp_path, monkeypatch):
     class Bar:
-        def __init__(self, total, what, *, enabled, done):
+        def __init__(self, total, *_, done, **__):
             self.total, self.seen = total, [done]
             bars.append(self)
 
@@ -111,14 +110,16 @@ train_stack(MODEL, members(), schedule, checkpoint=sys.argv[1], checkpoint_secon
     for _ in range(3):
         before = path.stat().st_mtime_ns if path.exists() else 0
         run = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": folder})
-        deadline = time.monotonic() + 120
-        while not (path.exists() and path.stat().st_mtime_ns > before):
-            assert run.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(0.1)
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+        try:
+            deadline = time.monotonic() + 120
+            while not (path.exists() and path.stat().st_mtime_ns > before):
+                assert run.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            time.sleep(0.1)
+        finally:
+            run.kill()
+            run.wait()
     done = biv.training.load_checkpoint(path)["step"] // 6
     assert done >= 3
     longer = replace(OPTIMIZERS["adam"], epochs=done + 2)
