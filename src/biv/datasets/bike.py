@@ -11,7 +11,7 @@ import numpy.typing as npt
 from biv.datasets.dataset import Dataset
 from biv.datasets.files import RemoteFile, Table, find
 
-DAYS = 731  # 2011 and 2012 together; the date's angle runs twice around over them
+DAYS = 731  # 2011 and 2012; NOTE[DIFF] 12: the date's angle runs twice around over all of them
 FIRST_DAY = date(2011, 1, 1).toordinal()
 WEATHER = {"clear": 1.0, "cloudy/misty": 2.0, "light rain/snow": 3.0, "heavy rain/snow": 4.0}
 FEATURE_NAMES = (

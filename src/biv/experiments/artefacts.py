@@ -1,6 +1,7 @@
 """The paper's table and fifteen figures, each a grid of runs.
 
-The text of the paper has no images; where it leaves a grid open, the one here is ours.
+NOTE[DIFF] 17: the text of the paper has no images; where it leaves a grid open, the one here is
+ours.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from biv import _checks
 from biv.experiments.spec import Loss, Noise, Run
 
-EPSILON = 0.05
+EPSILON = 0.05  # NOTE[DIFF] 15: the paper's, as the learning rate of a Run is
 EPSILONS = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 LOW_ALPHAS = (1.0, 0.5, 0.25)
 TABLE_CUTOFFS = (1 / 20, 1 / 4, 1.0, 5.0)
@@ -52,7 +53,7 @@ class Preset:
 
 
 PRESETS = {
-    "paper": Preset("paper", epochs=100, share=1.0, test_every=1),
+    "paper": Preset("paper", epochs=100, share=1.0, test_every=1),  # NOTE[DIFF] 10
     "laptop": Preset("laptop", epochs=60, share=1.0, test_every=7),
     "smoke": Preset("smoke", epochs=20, share=0.12, test_every=1),
 }

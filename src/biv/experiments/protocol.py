@@ -44,9 +44,10 @@ class Source(NamedTuple):
 @lru_cache(maxsize=2)
 def source(dataset: str) -> Source:
     """Load and standardise a data set once in a process."""
+    # NOTE[DIFF] 7: the statistics of all rows, clean labels included.
     data = load_bike() if dataset == "bike" else load_bike_2011()
     scaler = LabelScaler.fit(data.y)
-    # The paper's μ_P, and the same share of the label variance for the shipped half.
+    # NOTE[DIFF] 16: the paper's μ_P, and the same share of the label variance for the shipped half.
     mean = 20_000.0 if dataset == "bike" else scaler.variance_raw(0.608)
     x = FeatureScaler.fit(data.x)(data.x)
     return Source(data, x, scaler, float(mean), _quiet_hours(data))
@@ -60,6 +61,8 @@ def _quiet_hours(data: Dataset) -> npt.NDArray[np.bool_]:
 
 def schedule(run: Run) -> Schedule:
     """Epochs, batches, tests and optimiser of a run."""
+    # NOTE[DIFF] 9: an incomplete last batch is dropped.
+    # NOTE[DIFF] 8: the engine scores the whole test set; there is no mode in which it would not.
     return Schedule(
         epochs=run.epochs,
         batch_size=run.batch_size,
@@ -83,7 +86,7 @@ class MemberFactory:
     def __call__(self, run: Run) -> Member:
         """The member that trains this run."""
         prepared = source(run.dataset)
-        split = split_rows(
+        split = split_rows(  # NOTE[DIFF] 11: by the seed
             len(prepared.data),
             train=run.train_rows,
             test=run.test_rows,
@@ -150,15 +153,16 @@ def _distribution(
         return noises.Gamma(noise.parameter, mean)
     if noise.kind == "uniform":
         return noises.Uniform(mean, spread=noise.parameter)
-    return noises.BinaryUniform(noise.parameter, mean)
+    return noises.BinaryUniform(noise.parameter, mean)  # NOTE[DIFF] 14: U(0, 1) in raw units
 
 
 def _loss(loss: Loss, prepared: Source) -> VarianceLoss:
     if loss.kind == "l2":
         return L2Loss()
     if loss.kind == "iv":
-        return IVLoss(loss.epsilon)
+        return IVLoss(loss.epsilon)  # NOTE[DIFF] 2: the mean over the batch
     if loss.kind == "biv":
+        # NOTE[DIFF] 3: sums over the batch. NOTE[DIFF] 13: labels have unit variance here.
         return BIVLoss(loss.epsilon)
     raw = loss.threshold * (1.0 if loss.raw_threshold else prepared.mean_noise_raw)
     return CutoffLoss(prepared.scaler.variance(raw))

@@ -46,7 +46,7 @@ class Summary:
 
     @property
     def lowest(self) -> float:
-        """The headline: the minimum over steps of the mean smoothed curve."""
+        """The headline: the minimum over steps of the mean smoothed curve (NOTE[DIFF] 5)."""
         return float(self.mean.min()) if self.curves.size else float("nan")
 
     @property

@@ -145,7 +145,8 @@ def _draw_training(
     axis.fill_between(
         samples, np.maximum(mean - spread, 0), mean + spread, color=colour, alpha=0.2, linewidth=0
     )
-    axis.set_yscale("log")
+    if (mean > 0).any():
+        axis.set_yscale("log")
 
 
 def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
@@ -171,9 +172,11 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """As SVG and PNG."""
+    import matplotlib as mpl
+
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{form}" for form in FORMATS]
-    for path in paths:
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=metadata)
+    with mpl.rc_context(STYLE):
+        for path in paths:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths

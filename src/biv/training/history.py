@@ -12,8 +12,10 @@ from biv import _checks
 
 Curve = npt.NDArray[np.float64]
 
-SMOOTHING = 35  # evaluations, as in the paper
-DIVERGED_ABOVE = 1.0  # a constant prediction of labels of unit variance has this error
+SMOOTHING = 35  # evaluations; NOTE[DIFF] 4: a trailing mean
+# A constant prediction of labels of unit variance has this error; NOTE[DIFF] 6: a run that ends
+# above it counts as diverged.
+DIVERGED_ABOVE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
