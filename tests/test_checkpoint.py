@@ -45,7 +45,8 @@ def test_stopped_between_epochs_and_resumed(schedule, count, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["stack.pt"]
 
 
-def test_interrupted_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
+@pytest.mark.parametrize("seconds", [0, 1e9])
+def test_interrupted_in_the_middle_of_an_epoch(seconds, tmp_path, monkeypatch):
     schedule, path = OPTIMIZERS["adam"], tmp_path / "stack.pt"
     whole = train_stack(MODEL, members(), schedule)
     test, calls = Stack._test, []
@@ -58,8 +59,9 @@ def test_interrupted_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Stack, "_test", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        train_stack(MODEL, members(), schedule, checkpoint=str(path), checkpoint_seconds=0)
+        train_stack(MODEL, members(), schedule, checkpoint=str(path), checkpoint_seconds=seconds)
     assert calls[-1] == 20
+    assert biv.training.load_checkpoint(path)["step"] == 18
     resumed = train_stack(MODEL, members(), schedule, checkpoint=path)
     assert calls[5] == 20  # the epoch of steps 19 to 24 was begun anew, those before were not
     for part, trained in zip(resumed, whole, strict=True):
@@ -176,13 +178,31 @@ BEFORE = {
 }
 
 
+DIFFERING = {
+    "digits of epsilon": "the loss of member 0",
+    "base": "the loss of member 0",
+    "a base with another setting": "the loss of member 0",
+    "a base with another number": "the loss of member 0",
+    "a base with another closure": "the loss of member 0",
+    "order": "the seeds of member 0",
+    "seed": "the seeds of member 0",
+    "labels": "the training rows of member 0",
+    "features": "the training rows of member 1",
+    "roles": "the training rows of member 1",
+    "no test rows": "the test rows of member 0",
+    "members": "the number of members",
+}
+
+
 @pytest.mark.parametrize("name", ANOTHER)
 def test_a_checkpoint_is_of_one_training(name, tmp_path):
     path = tmp_path / "stack.pt"
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
     before = BEFORE.get(name, list)(seven_members())
     train_stack(MODEL, before, schedule, checkpoint=path)
-    with pytest.raises(ValueError, match=r"stack\.pt: the state is of another training.*away"):
+    part = DIFFERING.get(name, f"{name} of member 0")
+    message = rf"stack\.pt: the state is of another training, which differs in .*{part}.*away"
+    with pytest.raises(ValueError, match=message):
         train_stack(MODEL, ANOTHER[name](seven_members()), schedule, checkpoint=path)
     train_stack(MODEL, BEFORE.get(name, list)(seven_members()), schedule, checkpoint=path)
 

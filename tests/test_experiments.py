@@ -558,7 +558,12 @@ def test_reproduce_trains_once_and_draws_from_the_store(tmp_path, capsys):
     }
     assert main(["reproduce", "--list", *out]) == 0
     listed = capsys.readouterr().out
-    assert re.search(r"^table1 +GammaResults +22 +22 +0\.0 min", listed, re.MULTILINE)
+    assert re.search(r"^table1 +GammaResults +22 +22 +0 s", listed, re.MULTILINE)
+    assert main(["reproduce", "fig15", "--list", *out[:-1], str(tmp_path / "new")]) == 0
+    listed = capsys.readouterr().out
+    assert "table1" not in listed
+    assert re.search(r"^fig15 +VarNoise +6 +0 +\d+ s", listed, re.MULTILINE)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,9 @@ def test_the_readable_loop_trains_and_tests_in_the_right_mode():
     member = Member(triplets(0, rows=100), clean_rows(1), biv.BIVLoss())
     train_reference(Watched(FEATURES, 1), member, Schedule(epochs=2, batch_size=50, test_every=2))
     assert modes == [(True, 50), (True, 50), (False, 70)] * 2
+    untested = Watched(FEATURES, 1)
+    train_reference(untested, replace(member, test=None), Schedule(epochs=1))
+    assert not untested.training  # ready to predict
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import biv
-from biv.models import MLP
+from biv.models import MLP, Periodic
 from biv.training import (
     History,
     Member,
@@ -139,16 +139,40 @@ def test_an_epoch_has_whole_batches_and_perhaps_a_rest():
 @pytest.mark.parametrize(
     ("other", "schedule", "message"),
     [
-        (Member(triplets(1, rows=600)), Schedule(), "equal steps an epoch; found 2, 3"),
-        (Member(triplets(1, outputs=2)), Schedule(), "equal columns of y; found 1, 2"),
-        (Member(triplets(1, dtype=torch.float64)), Schedule(), "equal dtype; found torch.float32, torch.float64"),
-        (Member(Triplets(np.zeros((300, 3)), np.zeros(300), np.ones(300))), Schedule(), "equal features; found 7, 3"),
-        (Member(triplets(1, rows=100)), Schedule(batch_size=512), "equal batch shapes: choose a batch_size that none has fewer rows than; found 512, 128"),
+        (Member(triplets(1, rows=600)), Schedule(), "equal steps an epoch .*; found 2 of member 0 and 3 of member 1"),
+        (Member(triplets(1, outputs=2)), Schedule(), "equal columns of y; found 1 of member 0 and 2 of member 1"),
+        (Member(triplets(1, dtype=torch.float64)), Schedule(), "equal dtype; found torch.float32 of member 0 and torch.float64 of member 1"),
+        (Member(Triplets(np.zeros((300, 3)), np.zeros(300), np.ones(300))), Schedule(), "equal features; found 7 of member 0 and 3 of member 1"),
+        (Member(triplets(1, rows=100)), Schedule(batch_size=512), "equal batch shapes: choose a batch_size that none has fewer rows than; found 512 of member 0 and 128 of member 1"),
     ],
 )  # fmt: skip
 def test_members_of_a_stack_must_fit(other, schedule, message):
     with pytest.raises(ValueError, match=message):
         Stack(MODEL, [Member(triplets(0)), other], schedule)
+
+
+def test_what_is_not_what_was_meant_is_named():
+    member, network = Member(triplets(0)), torch.nn.Linear(FEATURES, 1)
+    with pytest.raises(TypeError, match="model must make a network from a torch.Generator.*found"):
+        train_stack(network, [member], Schedule())
+    with pytest.raises(TypeError, match="members must be a list of Member; found"):
+        train_stack(MODEL, member, Schedule())
+    with pytest.raises(TypeError, match="model must be an nn.Module; found MLP"):
+        train_reference(MODEL, member, Schedule())
+    with pytest.raises(TypeError, match="periodic must be a Periodic or None; found True"):
+        MLP(3, periodic=True)
+    with pytest.raises(TypeError, match="columns must be a tuple of integers; found 3"):
+        Periodic(columns=3)
+
+
+def test_what_is_printed_is_short():
+    rows = triplets(0)
+    assert repr(rows) == "Triplets(300 rows, 7 features, 1 labels each, variance)"
+    short = History(np.ones(40), np.ones(40), np.full(40, 0.25), np.arange(40), 7)
+    assert repr(short) == "History(40 steps, last test loss 0.25, diverged at step 7)"
+    amyloid = biv.datasets.load_amyloid()
+    assert repr(amyloid).startswith("Dataset(16066 rows, 882 features, labels with variances; ")
+    assert len(repr(amyloid)) < 300
 
 
 def test_the_network_must_fit():

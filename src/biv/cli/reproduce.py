@@ -63,16 +63,18 @@ def call(options: argparse.Namespace) -> int:
         raise ValueError("--seeds and --jobs must be at least 1")
     preset = PRESETS[options.preset]
     known = artefacts(options.dataset, preset)
-    store = Store(options.out / "runs.sqlite")
-    if options.list:
-        print(listing(known.values(), store, options.seeds, options.jobs or os.cpu_count() or 1))
-        return 0
-    if not options.names:
-        raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
-    if "all" in options.names:
+    if "all" in options.names or (options.list and not options.names):
         chosen = list(known.values())
     else:
         chosen = list(dict.fromkeys(find(name, known) for name in options.names))
+    path = options.out / "runs.sqlite"
+    if options.list:
+        store = Store(path) if path.exists() else None  # looking leaves nothing behind
+        print(listing(chosen, store, options.seeds, options.jobs or os.cpu_count() or 1))
+        return 0
+    if not chosen:
+        raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
+    store = Store(path)
     runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
     plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))
     print(f"{plan.trained} runs trained, {plan.stored} were stored already.")
@@ -88,6 +90,8 @@ def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: 
     results = store.results(artefact.runs(seeds))
     folder.mkdir(parents=True, exist_ok=True)
     caption = figures.caption(artefact, results, seeds)
+    if preset.name == "smoke":
+        caption += " A smoke test, far too short to be compared with the paper."
     paths = figures.save(figures.draw(artefact, results, seeds), folder, artefact.name)
     if artefact.name == "table1":
         columns = tables.cells(artefact, results, seeds)
@@ -104,27 +108,24 @@ def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: 
     print("  " + "  ".join(str(path) for path in paths), flush=True)
 
 
-def listing(known: Iterable[Artefact], store: Store, seeds: int, jobs: int) -> str:
+def listing(known: Iterable[Artefact], store: Store | None, seeds: int, jobs: int) -> str:
     """Every artefact, its runs, what is stored of them, and how long the rest would take."""
     pace = seconds_a_unit()
     lines = [f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows"]
     for artefact in known:
         runs = artefact.runs(seeds)
-        missing = store.missing(runs)
-        minutes = sum(work(run) for run in missing) * pace / jobs / 60
+        missing = store.missing(runs) if store else runs
+        seconds = runner.rows_forward(missing) * pace / jobs
+        time_left = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
         lines.append(
             f"{artefact.name:7} {artefact.label:18} {len(runs):5} {len(runs) - len(missing):6} "
-            f"{minutes:5.1f} min  {artefact.shows}"
+            f"{time_left:>8}  {artefact.shows}"
         )
     lines.append(
-        f"\nTimes are estimates for {jobs} processes on this machine; shared runs count once."
+        f"\nTimes are estimates for {jobs} processes on this machine, each artefact by itself; "
+        "runs that several share are trained once."
     )
     return "\n".join(lines)
-
-
-def work(run: Run) -> float:
-    """The arithmetic of a run, in rows passed forward."""
-    return runner.rows_forward([run])
 
 
 def seconds_a_unit() -> float:

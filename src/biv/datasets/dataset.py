@@ -50,3 +50,7 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def __repr__(self) -> str:
+        labels = "clean labels" if self.variance is None else "labels with variances"
+        return f"Dataset({len(self)} rows, {self.x.shape[1]} features, {labels}; {self.source})"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from biv import _checks
 from biv.experiments.spec import Loss, Noise, Run
 
 EPSILON = 0.05  # NOTE[DIFF] 15: the paper's, as the learning rate of a Run is
@@ -160,7 +159,7 @@ def find(name: str, among: dict[str, Artefact]) -> Artefact:
         if asked in (artefact.name, artefact.label.lower()):
             return artefact
     names = ", ".join(f"{a.name} ({a.label})" for a in among.values())
-    raise ValueError(f"an artefact must be one of {names}; found {_checks.describe(name)}")
+    raise ValueError(f"an artefact must be one of {names}; found {name!r}")
 
 
 def _cutoff_label(multiple: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,11 @@ class Periodic:
     scale: float = 0.1
 
     def __post_init__(self) -> None:
-        columns = tuple(_checks.integer("columns", column, at_least=0) for column in self.columns)
+        given: object = self.columns
+        if not isinstance(given, Iterable):
+            found = _checks.describe(given)
+            raise TypeError(f"columns must be a tuple of integers; found {found}")
+        columns = tuple(_checks.integer("columns", column, at_least=0) for column in given)
         object.__setattr__(self, "columns", columns)
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns must name each column to embed once; found {self.columns!r}")

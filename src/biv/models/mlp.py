@@ -43,6 +43,10 @@ class MLP:
     def __post_init__(self) -> None:
         _checks.integer("features", self.features, at_least=1)
         _checks.integer("outputs", self.outputs, at_least=1)
+        periodic: object = self.periodic
+        if not (periodic is None or isinstance(periodic, Periodic)):
+            found = _checks.describe(periodic)
+            raise TypeError(f"periodic must be a Periodic or None; found {found}")
         for width in self.widths:
             _checks.integer("widths", width, at_least=1)
 

@@ -158,7 +158,7 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     words = [
         f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training rows, "
         f"{run.test_rows:,} test rows with clean labels, {run.epochs} epochs of the paper's "
-        f"network with {run.optimizer.capitalize()} at {run.learning_rate:g}, {seeds} seeds.",
+        f"network with {run.optimizer.capitalize()} at {run.learning_rate:g}, seeds: {seeds}.",
         "Lines are means of test losses smoothed over 35 evaluations, bands one standard deviation."
         if artefact.quantity == "test_loss"
         else "Lines are means over an epoch, bands the standard deviation within it.",

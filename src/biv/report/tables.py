@@ -86,7 +86,8 @@ def _ours(cell: Cell) -> str:
     own = cell.ours
     if own is None:
         return "not run"
-    words = [] if math.isnan(own.lowest) else [f"{own.lowest:.3f} ± {own.lowest_std:.3f}"]
+    spread = f" ± {own.lowest_std:.3f}" if len(own.curves) > 1 else ""
+    words = [] if math.isnan(own.lowest) else [f"{own.lowest:.3f}{spread}"]
     if own.diverged:
         words.append(f"diverged {own.diverged}/{len(own.seeds)}")
     return " ".join(words) + (" *" if cell.best else "")

@@ -98,7 +98,8 @@ class Batches:
     def __init__(self, members: Sequence[Member], schedule: Schedule) -> None:
         self.members = members
         self.steps = _common(
-            "steps an epoch", [schedule.steps_per_epoch(len(m.train)) for m in members]
+            "steps an epoch (choose a batch_size that gives them, or train in several stacks)",
+            [schedule.steps_per_epoch(len(m.train)) for m in members],
         )
         self.outputs = _common("columns of y", [m.train.y.shape[1] for m in members])
         _common("features", [m.train.x.shape[1] for m in members])
@@ -205,6 +206,9 @@ def _pooled(tables: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 def _common(what: str, values: Sequence[T]) -> T:
     """The one value that all members have."""
     if len(set(values)) > 1:
-        found = ", ".join(str(value) for value in dict.fromkeys(values))
-        raise ValueError(f"the members of a stack must have equal {what}; found {found}")
+        first, other = 0, next(k for k, value in enumerate(values) if value != values[0])
+        raise ValueError(
+            f"the members of a stack must have equal {what}; "
+            f"found {values[first]} of member {first} and {values[other]} of member {other}"
+        )
     return values[0]

@@ -48,8 +48,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     return dict(state)
 
 
-def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule) -> str:
-    """A digest of all that decides a training but its length."""
+def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule) -> dict[str, str]:
+    """What decides a training but its length, part by part, each as a short digest."""
     digests: dict[int, str] = {}  # of each tensor once, however many members share it
 
     def content(tensor: Tensor | None) -> str | None:
@@ -63,14 +63,26 @@ def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule)
     def rows(triplets: Triplets | None) -> list[str | None]:
         return [] if triplets is None else [content(getattr(triplets, name)) for name in COLUMNS]
 
-    network = stacked.module(0)
-    parts = [repr(replace(schedule, epochs=0)), repr(network), content(stacked.parameters)]
-    for member in members:
-        loss = (type(member.loss).__qualname__, identity(member.loss.weighting()))
-        numbers = (member.learning_rate, *member.seeds)
-        parts += [repr((*loss, identity(member.loss.base), numbers))]
-        parts += [*rows(member.train), *rows(member.test)]
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+    parts: dict[str, Any] = {
+        "the schedule": repr(replace(schedule, epochs=0)),
+        "the network": repr(stacked.module(0)),
+        "the number of members": len(members),
+        "the first parameters": content(stacked.parameters),
+    }
+    for number, member in enumerate(members):
+        loss = member.loss
+        parts |= {
+            f"the loss of member {number}": (
+                type(loss).__qualname__, identity(loss.weighting()), identity(loss.base)
+            ),
+            f"the learning rate of member {number}": member.learning_rate,
+            f"the seeds of member {number}": member.seeds,
+            f"the training rows of member {number}": rows(member.train),
+            f"the test rows of member {number}": rows(member.test),
+        }  # fmt: skip
+    return {
+        name: hashlib.sha256(repr(part).encode()).hexdigest()[:16] for name, part in parts.items()
+    }
 
 
 def identity(value: Any) -> Any:

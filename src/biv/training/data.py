@@ -62,6 +62,11 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.x)
 
+    def __repr__(self) -> str:
+        given = [name for name in ("variance", "sample_weight") if getattr(self, name) is not None]
+        shape = f"{len(self)} rows, {self.x.shape[1]} features, {self.y.shape[1]} labels each"
+        return f"Triplets({', '.join([shape, *given])})"
+
 
 def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     """A tensor as it is, if it can be computed with; anything else as a copy in `dtype`."""

@@ -38,6 +38,11 @@ class History:
     test_step: npt.NDArray[np.int64]
     diverged_at: int | None = None
 
+    def __repr__(self) -> str:
+        last = f", last test loss {self.test_loss[-1]:.4g}" if len(self.test_loss) else ""
+        end = "" if self.diverged_at is None else f", diverged at step {self.diverged_at}"
+        return f"History({len(self.train_loss)} steps{last}{end})"
+
     def smoothed_test_loss(self, window: int = SMOOTHING) -> Curve:
         """The test loss as a trailing mean; its first value is at the `window`-th evaluation."""
         return smoothed(self.test_loss, window)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from biv import _checks
 from biv.training.data import Member, Schedule
 from biv.training.history import History
 from biv.training.progress import progress_bar
@@ -21,12 +22,15 @@ def train_reference(
 ) -> History:
     """Train any module on one member, in place; what :func:`train_stack` does to forty at once.
 
+    The module ends in evaluation mode. What draws while it is trained, as dropout does, draws from
+    torch's global generator: ``torch.manual_seed`` makes that repeatable.
+
     Args:
         model: (rows, features) to (rows, outputs). Its parameters are taken as they are: draw them
             from ``member.generators()[0]`` to begin where the stack does.
         member: Data, loss, learning rate, seed.
         schedule: Epochs, batches, tests, optimiser.
-        progress: Whether to show a bar on a terminal.
+        progress: Whether to show a bar on a terminal, after two seconds.
 
     Example:
         >>> from biv.models import MLP
@@ -38,6 +42,8 @@ def train_reference(
         >>> history.train_loss.shape
         (8,)
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
     train, test, loss_function = member.train, member.test, member.loss
     _, order = member.generators()
     group = {"params": list(model.parameters()), "lr": member.learning_rate}
@@ -71,6 +77,7 @@ def train_reference(
             if not finite:
                 diverged_at = step + 1
                 break
+    model.eval()
     return History(losses, sizes, scores, test_step, diverged_at)
 
 

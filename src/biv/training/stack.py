@@ -24,6 +24,8 @@ from biv.training.progress import progress_bar
 
 Factory = Callable[[torch.Generator], nn.Module]
 
+DIFFERENCES_SHOWN = 4
+
 
 class Trained(NamedTuple):
     """A member after its training."""
@@ -50,11 +52,12 @@ def train_stack(
         model: Makes a network from a generator, such as ``biv.models.MLP(features=19)``.
         members: Data, loss, learning rate and seed of each.
         schedule: Epochs, batches, tests and optimiser of all.
-        checkpoint: A file to go on from, if it is there, and to save to now and then; what is
-            resumed ends to the bit as if it had not been interrupted. More epochs may be asked for
-            than when it was begun; anything else that differs is an error.
-        checkpoint_seconds: How often to save, at the end of an epoch.
-        progress: Whether to show a bar on a terminal.
+        checkpoint: A file to go on from, if it is there, and to save to at the end of an epoch, now
+            and then and when interrupted (Ctrl-C); what is resumed ends to the bit as if it had not
+            been interrupted. More epochs may be asked for than when it was begun; anything else
+            that differs is an error. A kill loses what came after the last save.
+        checkpoint_seconds: How often to save.
+        progress: Whether to show a bar on a terminal, after two seconds.
 
     Returns:
         A module and its curves for each member, in the order given.
@@ -71,21 +74,27 @@ def train_stack(
         True
     """
     _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
+    if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
+        raise TypeError(f"members must be a list of Member; found {_checks.describe(members)}")
     stack = Stack(model, members, schedule)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         resume(stack, path)
     total, what = schedule.epochs * stack.steps_per_epoch, f"{len(members)} members"
-    saved = time.monotonic()
-    with progress_bar(total, what, enabled=progress, done=stack.step) as bar:
-        while stack.epoch < schedule.epochs and not stack.all_frozen:
-            stack.run_epoch(bar.update)
-            bar.set_postfix_str(stack.summary(), refresh=False)
-            if path is not None and time.monotonic() - saved >= checkpoint_seconds:
-                save_checkpoint(path, stack.state_dict())
-                saved = time.monotonic()
-    if path is not None:
-        save_checkpoint(path, stack.state_dict())
+    saved, state = time.monotonic(), stack.state_dict()
+    try:
+        with progress_bar(total, what, enabled=progress, done=stack.step) as bar:
+            while stack.epoch < schedule.epochs and not stack.all_frozen:
+                stack.run_epoch(bar.update)
+                bar.set_postfix_str(stack.summary(), refresh=False)
+                if path is not None:
+                    state = stack.state_dict()
+                    if time.monotonic() - saved >= checkpoint_seconds:
+                        save_checkpoint(path, state)
+                        saved = time.monotonic()
+    finally:
+        if path is not None:  # also when interrupted: the last whole epoch
+            save_checkpoint(path, state)
     return [Trained(stack.module(r), h) for r, h in enumerate(stack.histories())]
 
 
@@ -113,10 +122,15 @@ class Stack:
         self._place = [placed.index(member) for member in range(len(members))]
         self._placed = [self.members[member] for member in placed]
         self._batches = Batches(self._placed, schedule)
+        if isinstance(model, nn.Module) or not callable(model):
+            raise TypeError(
+                "model must make a network from a torch.Generator, as MLP(features=19) does; found "
+                f"{_checks.describe(model)}: wrap it in a function, or use train_reference"
+            )
         modules = [model(m.generators()[0]) for m in self._placed]
         self._stacked = Stacked(modules, dtype=self._batches.pool.dtype)
         _check_shapes(self._stacked, self._batches)
-        self._fingerprint = fingerprint(self._stacked, self._placed, schedule)
+        self._fingerprint = fingerprint(self._stacked, self.members, schedule)
         self._bases = [m.loss.base for m in self._placed]
         self._parameters = [nn.Parameter(slab) for slab in self._stacked.parameters]
         rates = [float(m.learning_rate) for m in self._placed]
@@ -308,11 +322,12 @@ class Stack:
             ValueError: It was taken of other members, data, networks or settings, or after more
                 epochs than are scheduled.
         """
-        if state["training"] != self._fingerprint:
-            raise ValueError(
-                "the state is of another training: its members, data, network or schedule differ "
-                "in more than the number of epochs"
-            )
+        own, other = self._fingerprint, state["training"]
+        differing = [name for name in own | other if own.get(name) != other.get(name)]
+        if differing:
+            shown = ", ".join(differing[:DIFFERENCES_SHOWN])
+            more = ", ..." if len(differing) > DIFFERENCES_SHOWN else ""
+            raise ValueError(f"the state is of another training, which differs in {shown}{more}")
         if state["step"] > self.schedule.epochs * self.steps_per_epoch:
             raise ValueError(
                 f"the state is of {state['step'] // self.steps_per_epoch} epochs, more than the "
