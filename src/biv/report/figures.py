@@ -32,6 +32,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 FORMATS = ("svg", "png")
+POINTS = 200  # of a curve, at least, where it has more
 
 
 def draw(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> Figure:
@@ -61,7 +62,7 @@ def _draw_panel(
     axis: Axes, artefact: Artefact, panel: Panel, results: Mapping[Run, Result], seeds: int
 ) -> None:
     axis.set_title(panel.title, fontsize=8)
-    axis.set_xlabel("training samples seen")
+    axis.set_xlabel("training samples seen, thousands")
     ends: list[tuple[float, str, Any]] = []
     found: list[Summary] = []
     for position, line in enumerate(panel.lines):
@@ -73,15 +74,11 @@ def _draw_panel(
         if own is None or not own.curves.size:
             continue
         found.append(own)
-        axis.plot(own.samples, own.mean, color=colour, linewidth=1.2)
-        axis.fill_between(
-            own.samples,
-            own.mean - own.std,
-            own.mean + own.std,
-            color=colour,
-            alpha=0.15,
-            linewidth=0,
-        )
+        # More points than a figure can show make large files and nothing else.
+        shown = slice(None, None, max(1, len(own.samples) // POINTS))
+        samples, mean, std = own.samples[shown] / 1e3, own.mean[shown], own.std[shown]
+        axis.plot(samples, mean, color=colour, linewidth=1.2)
+        axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
         ends.append((float(own.mean[-1]), line.label, colour))
     if found:
         axis.set_ylim(*_limits(found))
@@ -118,7 +115,7 @@ def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
         height = max(min(value, top), bottom, last + gap)
         last = height
         axis.annotate(
-            label,
+            f"{label} ↑" if value > top else label,
             (1.0, height),
             xycoords=axis.get_yaxis_transform(),
             xytext=(3, 0),
@@ -140,7 +137,8 @@ def _draw_training(
     mean = np.nanmean([result.train_loss for result in there], axis=0)
     spread = np.nanmean([result.train_loss_std for result in there], axis=0)
     run = line.run
-    samples = np.arange(1, run.epochs + 1) * (run.train_rows // run.batch_size) * run.batch_size
+    epoch = run.train_rows // run.batch_size * run.batch_size
+    samples = np.arange(1, run.epochs + 1) * epoch / 1e3
     axis.plot(samples, mean, color=colour, linewidth=1.2)
     axis.fill_between(
         samples, np.maximum(mean - spread, 0), mean + spread, color=colour, alpha=0.2, linewidth=0
