@@ -40,7 +40,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """ "holds", "fails" or "undecided".
+        """One of "holds", "fails" and "undecided".
 
         A difference holds when the interval excludes 1 on the claimed side, and fails when it does
         on the other; an equality holds within the margin, and fails when the interval lies outside.
