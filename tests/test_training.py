@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -246,6 +247,18 @@ def test_progress_is_for_terminals(terminal, monkeypatch):
         assert shown == ""
     train_stack(MODEL, members, Schedule(epochs=1, batch_size=64), progress=False)
     assert screen.getvalue() == shown
+
+
+def test_the_readable_loop_shows_its_loss(monkeypatch):
+    shown = MagicMock()
+    monkeypatch.setattr("biv.training.reference.progress_bar", shown)
+    member = seven_members()[0]
+    network = MODEL(member.generators()[0])
+    history = train_reference(network, member, Schedule(epochs=1, batch_size=100))
+    bar = shown.return_value.__enter__.return_value
+    texts = [call.args[0] for call in bar.set_postfix_str.call_args_list]
+    assert texts == [f"train {loss:.3f}" for loss in history.train_loss]
+    assert bar.update.call_count == shown.call_args.args[0] == 3
 
 
 def test_the_summary_counts_the_diverged():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -72,7 +71,8 @@ def train_reference(
             if finite and test is not None and every and (step + 1) % every == 0:
                 score = _mean_squared_error(model, test.x, test.y)
                 scores[(step + 1) // every - 1] = score
-                finite = math.isfinite(score)
+                finite = bool(np.isfinite(score))
+            bar.set_postfix_str(f"train {losses[step]:.3f}", refresh=False)
             bar.update()
             if not finite:
                 diverged_at = step + 1
