@@ -483,17 +483,20 @@ def test_denormals_are_flushed_inside_and_restored(flushed):
     seen = []
 
     def base(pred, target):
-        seen.append(bool(denormal / 2 == 0))
+        seen.append(bool(denormal / 2 == 0) and torch.get_num_threads() == 1)
         return (pred - target).abs()
 
     torch.set_flush_denormal(flushed)
+    torch.set_num_threads(2)
     try:
         member = replace(seven_members()[0], loss=biv.BIVLoss(base=base))
         train_stack(MODELS["mlp"], [member], Schedule(epochs=1))
         assert bool(denormal / 2 == 0) is flushed
         Stack(MODELS["mlp"], [member], Schedule(epochs=1)).run_epoch()
         assert bool(denormal / 2 == 0) is flushed
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_flush_denormal(False)
+        torch.set_num_threads(1)
     assert seen
     assert all(seen)
