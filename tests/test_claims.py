@@ -35,6 +35,7 @@ def test_the_interval_is_that_of_a_paired_t_test_of_the_logarithms():
         ("above", 0.9, 1.2, "undecided"),
         ("equal", 0.96, 1.04, "holds"),
         ("equal", 0.96, 1.06, "undecided"),
+        ("equal", 0.951, 1.049, "holds"),
         ("equal", 0.7, 1.3, "undecided"),
         ("equal", 1.06, 1.2, "fails"),
         ("equal", 0.8, 0.94, "fails"),

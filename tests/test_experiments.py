@@ -579,6 +579,13 @@ def test_bad_usage_is_exit_code_2(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_without_matplotlib_nothing_is_trained_in_vain(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["reproduce", "table1", "--out", str(tmp_path / "new")]) == 2
+    assert "pip install matplotlib" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"]])
 def test_help_has_examples(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:

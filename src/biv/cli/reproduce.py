@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -74,6 +75,8 @@ def call(options: argparse.Namespace) -> int:
         return 0
     if not chosen:
         raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
+    if importlib.util.find_spec("matplotlib") is None:  # before the training, not after it
+        raise ValueError("the figures need matplotlib: pip install matplotlib, or biv[paper]")
     store = Store(path)
     runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
     plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))

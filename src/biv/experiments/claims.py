@@ -48,8 +48,8 @@ class Comparison:
         if math.isnan(self.low) or math.isnan(self.high):
             return "undecided"
         if self.claimed == "equal":
-            inside = self.low >= 1 / (1 + EQUAL_WITHIN) and self.high <= 1 + EQUAL_WITHIN
-            outside = self.high < 1 / (1 + EQUAL_WITHIN) or self.low > 1 + EQUAL_WITHIN
+            inside = self.low >= 1 - EQUAL_WITHIN and self.high <= 1 + EQUAL_WITHIN
+            outside = self.high < 1 - EQUAL_WITHIN or self.low > 1 + EQUAL_WITHIN
             return "holds" if inside else "fails" if outside else "undecided"
         below, above = self.high < 1, self.low > 1
         holds, fails = (below, above) if self.claimed == "below" else (above, below)
