@@ -262,7 +262,11 @@ MUTANTS = [
     *of(
         "datasets/splits.py",
         "test_scaling.py",
-        ("order[first : first + second]", "order[:second]"),
+        ("order[second : second + first]", "order[:first]"),
+        (
+            "order[second : second + first], order[:second]",
+            "order[:first], order[first : first + second]",
+        ),
         ("if first + second > available:", "if False:"),
     ),
     *of(

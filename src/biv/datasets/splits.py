@@ -20,7 +20,10 @@ class Split(NamedTuple):
 
 
 def split_rows(rows: int, *, train: int, test: int, generator: np.random.Generator) -> Split:
-    """Shuffle the rows and deal them out: the first to training, the next to test.
+    """Shuffle the rows and deal them out: the first to test, the next to training.
+
+    Under one seed, training sets of different sizes are tested on the same rows, and the smaller
+    is part of the larger.
 
     Args:
         rows: How many there are.
@@ -45,4 +48,4 @@ def split_rows(rows: int, *, train: int, test: int, generator: np.random.Generat
             f"found {first} + {second} = {first + second}"
         )
     order: npt.NDArray[Any] = _checks.generator(generator).permutation(available)
-    return Split(order[:first], order[first : first + second])
+    return Split(order[second : second + first], order[:second])

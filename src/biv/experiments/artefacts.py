@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from biv.experiments.spec import Loss, Noise, Run
 
@@ -21,7 +22,16 @@ BATCH_SIZES = (16, 32, 64, 128, 256)
 CLEAN = Noise()
 L2, IV, BIV = Loss("l2"), Loss("iv"), Loss("biv", epsilon=EPSILON)
 
-ROWS = {"bike": (7_000, 3_379), "bike2011": (5_500, 2_200)}
+
+class Rows(NamedTuple):
+    """How many rows of a data set are trained on and tested on, and how many there are."""
+
+    train: int
+    test: int
+    all: int
+
+
+ROWS = {"bike": Rows(7_000, 3_379, 17_379), "bike2011": Rows(5_500, 2_200, 8_645)}
 
 
 def gamma(alpha: float) -> Noise:
@@ -111,14 +121,14 @@ class Grid:
     """Lines on one data set at one preset."""
 
     def __init__(self, dataset: str, preset: Preset) -> None:
-        train, test = ROWS[dataset]
+        rows = ROWS[dataset]
         self.blank = Run(
             dataset,
             CLEAN,
             L2,
             seed=0,
-            train_rows=round(train * preset.share),
-            test_rows=round(test * preset.share),
+            train_rows=round(rows.train * preset.share),
+            test_rows=round(rows.test * preset.share),
             epochs=preset.epochs,
             test_every=preset.test_every,
         )
@@ -162,7 +172,8 @@ def find(name: str, among: dict[str, Artefact]) -> Artefact:
     raise ValueError(f"an artefact must be one of {names}; found {name!r}")
 
 
-def _cutoff_label(multiple: float) -> str:
+def cutoff_label(multiple: float) -> str:
+    """As it is drawn."""
     return {1 / 20: "C=μ/20", 1 / 4: "C=μ/4", 1 / 2: "C=μ/2", 1.0: "C=μ", 1.5: "C=1.5μ"}.get(
         multiple, f"C={multiple:g}μ"
     )
@@ -171,7 +182,7 @@ def _cutoff_label(multiple: float) -> str:
 def _table(grid: Grid) -> Artefact:
     def column(alpha: float) -> Panel:
         noise = gamma(alpha)
-        lines = [grid.line(_cutoff_label(c), noise, cutoff(c)) for c in TABLE_CUTOFFS]
+        lines = [grid.line(cutoff_label(c), noise, cutoff(c)) for c in TABLE_CUTOFFS]
         lines += [
             grid.line(name, noise, loss) for name, loss in (("L2", L2), ("BIV", BIV), ("IV", IV))
         ]
@@ -209,7 +220,7 @@ def _binary(grid: Grid) -> Artefact:
 def _gamma_cutoffs(grid: Grid) -> Artefact:
     noise = gamma(1.0)
     lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
-    lines += [grid.line(_cutoff_label(c), noise, cutoff(c)) for c in FIGURE_CUTOFFS]
+    lines += [grid.line(cutoff_label(c), noise, cutoff(c)) for c in FIGURE_CUTOFFS]
     shows = "Gamma α=1: BIV, L2 and cutoffs"
     return Artefact("fig03", "Gamma_BIV_CO", shows, (Panel("", (*lines, grid.truth)),))
 
@@ -274,7 +285,7 @@ def _uniform_cutoffs(grid: Grid) -> Artefact:
     def panel(title: str, spread: float) -> Panel:
         noise = Noise("uniform", spread)
         lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
-        lines += [grid.line(_cutoff_label(c), noise, cutoff(c)) for c in (0.5, 1.0, 1.5)]
+        lines += [grid.line(cutoff_label(c), noise, cutoff(c)) for c in (0.5, 1.0, 1.5)]
         return Panel(title, tuple(lines))
 
     panels = (panel("V=V_max", 1.0), panel("V=V_max/2", 0.5))
@@ -285,7 +296,7 @@ def _low_alpha_panels(grid: Grid) -> tuple[Panel, ...]:
     def panel(alpha: float) -> Panel:
         noise = gamma(alpha)
         lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
-        lines += [grid.line(_cutoff_label(c), noise, cutoff(c)) for c in TABLE_CUTOFFS]
+        lines += [grid.line(cutoff_label(c), noise, cutoff(c)) for c in TABLE_CUTOFFS]
         return Panel(f"α={alpha:g}", (*lines, grid.truth))
 
     return tuple(panel(alpha) for alpha in LOW_ALPHAS)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from datetime import datetime, timezone
+from functools import lru_cache
 from importlib import metadata
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +103,7 @@ def provenance(start: float) -> dict[str, Any]:
     """Where and when this is computed, and how long it has taken."""
     return {
         "biv": metadata.version("biv"),
+        "commit": _commit(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
@@ -108,6 +112,22 @@ def provenance(start: float) -> dict[str, Any]:
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "stack_seconds": round(time.monotonic() - start, 1),
     }
+
+
+@lru_cache(maxsize=1)
+def _commit() -> str | None:
+    """Of the sources, where they are a checkout that git knows; "-dirty" if they were changed."""
+    here = Path(__file__)
+    try:
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)
+        return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class Plan(NamedTuple):

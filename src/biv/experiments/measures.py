@@ -1,0 +1,188 @@
+"""What a claim is about: one number a seed, read off the runs of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from biv.experiments.artefacts import Line
+from biv.experiments.spec import Run
+from biv.experiments.store import Result
+from biv.training.history import DIVERGED_ABOVE
+
+Values = dict[int, float]  # by seed
+
+
+class Evidence:
+    """The results at hand, by line and seed."""
+
+    def __init__(self, results: Mapping[Run, Result], seeds: int) -> None:
+        self._results, self._seeds = results, seeds
+
+    def of(self, line: Line) -> dict[int, Result]:
+        """The runs of a line that are there, by seed."""
+        runs = (run for run in line.runs(self._seeds) if run in self._results)
+        return {run.seed: self._results[run] for run in runs}
+
+
+class Measure(Protocol):
+    """A number for every seed that has one."""
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """What must have been run."""
+        ...
+
+    def values(self, evidence: Evidence) -> Values:
+        """The numbers, by seed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """The lowest point of each run's own smoothed test loss; a run that diverged has none."""
+
+    line: Line
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The one."""
+        return (self.line,)
+
+    def values(self, evidence: Evidence) -> Values:
+        """By seed."""
+        there = evidence.of(self.line).items()
+        return {
+            seed: float(result.smoothed.min())
+            for seed, result in there
+            if not result.diverged and len(result.smoothed)
+        }
+
+
+@dataclass(frozen=True)
+class Variability:
+    """How much the training loss varies from batch to batch.
+
+    The standard deviation within an epoch over the epoch's mean, averaged over epochs. It does not
+    change when the loss is multiplied by a constant, as normalisation and ε multiply it.
+    """
+
+    line: Line
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The one."""
+        return (self.line,)
+
+    def values(self, evidence: Evidence) -> Values:
+        """By seed."""
+        return {
+            seed: float(np.mean(result.train_loss_std / result.train_loss, dtype=np.float64))
+            for seed, result in evidence.of(self.line).items()
+            if not result.diverged
+        }
+
+
+@dataclass(frozen=True)
+class StepsTo:
+    """The steps until a run is as low as another of its seed ever is; all of them if it never is.
+
+    Attributes:
+        line: Whose steps.
+        target: Whose lowest smoothed test loss is to be reached.
+    """
+
+    line: Line
+    target: Line
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Both."""
+        return (self.line, self.target)
+
+    def values(self, evidence: Evidence) -> Values:
+        """By seed."""
+        targets = Lowest(self.target).values(evidence)
+        steps: Values = {}
+        for seed, result in evidence.of(self.line).items():
+            if seed not in targets or result.diverged:
+                continue
+            reached = result.smoothed <= targets[seed]
+            first = int(reached.argmax()) if reached.any() else len(reached) - 1
+            unsmoothed = len(result.test_loss) - len(reached)  # evaluations before the first mean
+            steps[seed] = float((unsmoothed + first + 1) * result.run.test_every)
+        return steps
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """One measure over another, seed by seed."""
+
+    first: Measure
+    second: Measure
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Of both."""
+        return (*self.first.lines, *self.second.lines)
+
+    def values(self, evidence: Evidence) -> Values:
+        """Of the seeds that both have."""
+        first, second = self.first.values(evidence), self.second.values(evidence)
+        return {seed: first[seed] / second[seed] for seed in first if seed in second}
+
+
+@dataclass(frozen=True)
+class Times:
+    """A measure, multiplied by a number."""
+
+    factor: float
+    measure: Measure
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The measure's."""
+        return self.measure.lines
+
+    def values(self, evidence: Evidence) -> Values:
+        """By seed."""
+        return {seed: self.factor * value for seed, value in self.measure.values(evidence).items()}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The lowest loss under the setting that was best elsewhere.
+
+    A setting's worth is its mean over seeds. A run that diverged counts as 1, the error of a
+    constant, so that a setting which diverges is neither chosen nor forgotten.
+
+    Attributes:
+        options: A line for every setting.
+        chosen_on: Lines of the same settings, by which one is chosen; `options` for the best in
+            hindsight.
+    """
+
+    options: tuple[Line, ...]
+    chosen_on: tuple[Line, ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """All."""
+        return (*self.options, *self.chosen_on)
+
+    def values(self, evidence: Evidence) -> Values:
+        """By seed."""
+        worth = [_mean(_lowest_or_constant(line, evidence)) for line in self.chosen_on]
+        return _lowest_or_constant(self.options[int(np.argmin(worth))], evidence)
+
+
+def _lowest_or_constant(line: Line, evidence: Evidence) -> Values:
+    constant = dict.fromkeys(evidence.of(line), DIVERGED_ABOVE)
+    return {**constant, **Lowest(line).values(evidence)}
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return float(np.mean(list(values.values()))) if values else float("inf")
