@@ -6,11 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from biv.cli import reproduce
+from biv.cli import claims, reproduce
 
 EXAMPLES = """examples:
   biv reproduce table1                          the paper's table, ours beside the paper's
   biv reproduce --list                          what there is, and how long it takes here
+  biv claims                                    the paper's claims, put to the test
   biv reproduce --help                          more
 """
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     reproduce.add_to(commands)
+    claims.add_to(commands)
     options = parser.parse_args(arguments)
     try:
         return int(options.call(options))

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from biv.cli import experiments
 from biv.experiments import runner
-from biv.experiments.artefacts import PRESETS, ROWS, Artefact, Preset, artefacts, find
+from biv.experiments.artefacts import PRESETS, Artefact, Preset, artefacts, find
 from biv.experiments.spec import Run
 from biv.experiments.store import Store
 from biv.report import figures, tables
@@ -41,35 +42,21 @@ def add_to(commands: Any) -> None:
         "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
     )
     parser.add_argument("--list", action="store_true", help="show every artefact and train nothing")
-    parser.add_argument(
-        "--dataset", choices=list(ROWS), default="bike", help="(default: bike, the whole of it)"
-    )
-    parser.add_argument(
-        "--preset",
-        choices=list(PRESETS),
-        default="paper",
-        help="how much of the protocol is run (default: paper)",
-    )
-    parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
-    parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("biv-results"), help="folder (default: biv-results)"
-    )
+    experiments.add_options(parser)
     parser.set_defaults(call=call)
 
 
 def call(options: argparse.Namespace) -> int:
     """Train what is missing, then draw everything from the store."""
-    if options.seeds < 1 or (options.jobs is not None and options.jobs < 1):
-        raise ValueError("--seeds and --jobs must be at least 1")
+    experiments.check(options)
     preset = PRESETS[options.preset]
     known = artefacts(options.dataset, preset)
     if "all" in options.names or (options.list and not options.names):
         chosen = list(known.values())
     else:
         chosen = list(dict.fromkeys(find(name, known) for name in options.names))
-    path = options.out / "runs.sqlite"
     if options.list:
+        path = options.out / experiments.STORE
         store = Store(path) if path.exists() else None  # looking leaves nothing behind
         print(listing(chosen, store, options.seeds, options.jobs or os.cpu_count() or 1))
         return 0
@@ -77,15 +64,11 @@ def call(options: argparse.Namespace) -> int:
         raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
     if importlib.util.find_spec("matplotlib") is None:  # before the training, not after it
         raise ValueError("the figures need matplotlib: pip install matplotlib, or biv[paper]")
-    store = Store(path)
     runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
-    plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))
-    print(f"{plan.trained} runs trained, {plan.stored} were stored already.")
+    store, plan = experiments.train_missing(runs, options)
     for artefact in chosen:
         write(artefact, store, options.seeds, preset, options.out)
-    for failure in plan.failed:
-        print(f"failed: {failure.run.canonical()}: {failure.error}")
-    return 1 if plan.failed else 0
+    return experiments.report_failures(plan)
 
 
 def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: Path) -> None:
@@ -95,7 +78,7 @@ def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: 
     caption = figures.caption(artefact, results, seeds)
     if preset.name == "smoke":
         caption += " A smoke test, far too short to be compared with the paper."
-    paths = figures.save(figures.draw(artefact, results, seeds), folder, artefact.name)
+    paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, artefact.name)
     if artefact.name == "table1":
         columns = tables.cells(artefact, results, seeds)
         texts = {

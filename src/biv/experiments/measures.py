@@ -43,7 +43,11 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class Lowest:
-    """The lowest point of each run's own smoothed test loss; a run that diverged has none."""
+    """The lowest point of each run's own smoothed test loss.
+
+    A run that diverged counts as 1, the error of a constant: to leave it out would favour the
+    method that lost it.
+    """
 
     line: Line
 
@@ -54,11 +58,10 @@ class Lowest:
 
     def values(self, evidence: Evidence) -> Values:
         """By seed."""
-        there = evidence.of(self.line).items()
         return {
-            seed: float(result.smoothed.min())
-            for seed, result in there
-            if not result.diverged and len(result.smoothed)
+            seed: DIVERGED_ABOVE if result.diverged else float(result.smoothed.min())
+            for seed, result in evidence.of(self.line).items()
+            if len(result.smoothed)
         }
 
 
@@ -67,7 +70,8 @@ class Variability:
     """How much the training loss varies from batch to batch.
 
     The standard deviation within an epoch over the epoch's mean, averaged over epochs. It does not
-    change when the loss is multiplied by a constant, as normalisation and ε multiply it.
+    change when the loss is multiplied by a constant, as normalisation and ε multiply it. A run that
+    diverged has none.
     """
 
     line: Line
@@ -90,6 +94,8 @@ class Variability:
 class StepsTo:
     """The steps until a run is as low as another of its seed ever is; all of them if it never is.
 
+    A run that diverged never is.
+
     Attributes:
         line: Whose steps.
         target: Whose lowest smoothed test loss is to be reached.
@@ -108,9 +114,9 @@ class StepsTo:
         targets = Lowest(self.target).values(evidence)
         steps: Values = {}
         for seed, result in evidence.of(self.line).items():
-            if seed not in targets or result.diverged:
+            if seed not in targets:
                 continue
-            reached = result.smoothed <= targets[seed]
+            reached = (result.smoothed <= targets[seed]) & (not result.diverged)
             first = int(reached.argmax()) if reached.any() else len(reached) - 1
             unsmoothed = len(result.test_loss) - len(reached)  # evaluations before the first mean
             steps[seed] = float((unsmoothed + first + 1) * result.run.test_every)
@@ -156,8 +162,7 @@ class Times:
 class Tuned:
     """The lowest loss under the setting that was best elsewhere.
 
-    A setting's worth is its mean over seeds. A run that diverged counts as 1, the error of a
-    constant, so that a setting which diverges is neither chosen nor forgotten.
+    A setting's worth is its mean over seeds.
 
     Attributes:
         options: A line for every setting.
@@ -175,13 +180,8 @@ class Tuned:
 
     def values(self, evidence: Evidence) -> Values:
         """By seed."""
-        worth = [_mean(_lowest_or_constant(line, evidence)) for line in self.chosen_on]
-        return _lowest_or_constant(self.options[int(np.argmin(worth))], evidence)
-
-
-def _lowest_or_constant(line: Line, evidence: Evidence) -> Values:
-    constant = dict.fromkeys(evidence.of(line), DIVERGED_ABOVE)
-    return {**constant, **Lowest(line).values(evidence)}
+        worth = [_mean(Lowest(line).values(evidence)) for line in self.chosen_on]
+        return Lowest(self.options[int(np.argmin(worth))]).values(evidence)
 
 
 def _mean(values: Mapping[int, float]) -> float:

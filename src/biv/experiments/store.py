@@ -22,7 +22,7 @@ from biv.experiments.spec import Run
 from biv.training import History
 from biv.training.history import smoothed
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x42495653  # "BIVS": how a file is known to be a store of ours
 PATIENCE = 120.0  # seconds to wait for another process that is writing
 CURVES = ("test_loss", "train_loss", "train_loss_std", "effective_batch_size")
@@ -33,6 +33,7 @@ CREATE TABLE runs (
     spec TEXT NOT NULL,
     error TEXT,            -- of a run that failed; NULL of one that is done
     diverged_at INTEGER,
+    summary TEXT,          -- JSON: lowest and last losses, whether it diverged
     provenance TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE curves (
@@ -78,10 +79,10 @@ class Result:
         whole[: len(history.test_loss)] = history.test_loss
         return cls(
             run,
-            whole,
-            train.mean(axis=1, dtype=np.float64).astype(np.float32),
-            train.std(axis=1, dtype=np.float64).astype(np.float32),
-            sizes.mean(axis=1, dtype=np.float64).astype(np.float32),
+            _three_bytes(whole),
+            _three_bytes(train.mean(axis=1)),
+            _three_bytes(train.std(axis=1)),
+            _three_bytes(sizes.mean(axis=1)),
             history.diverged_at,
             provenance,
         )
@@ -90,6 +91,19 @@ class Result:
     def smoothed(self) -> npt.NDArray[np.float64]:
         """The test loss as the paper draws it."""
         return smoothed(self.test_loss)
+
+    @property
+    def summary(self) -> dict[str, float | bool | None]:
+        """What is looked for most: the run's own lowest losses and its last; None if not finite."""
+        smooth = self.smoothed
+        finite = smooth[np.isfinite(smooth)]
+        return {
+            "lowest": _number(np.nanmin(self.test_loss, initial=np.inf)),
+            "lowest_smoothed": _number(finite.min(initial=np.inf)),
+            "last": _number(self.test_loss[-1]) if len(self.test_loss) else None,
+            "last_smoothed": _number(smooth[-1]) if len(smooth) else None,
+            "diverged": self.diverged,
+        }
 
     @property
     def diverged(self) -> bool:
@@ -202,10 +216,11 @@ class Store:
             return
         error = outcome.error if isinstance(outcome, Failure) else None
         diverged_at = None if isinstance(outcome, Failure) else outcome.diverged_at
+        summary = None if isinstance(outcome, Failure) else json.dumps(outcome.summary)
         provenance = json.dumps(outcome.provenance, sort_keys=True)
         connection.execute(
-            "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)",
-            (key, spec, error, diverged_at, provenance),
+            "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)",
+            (key, spec, error, diverged_at, summary, provenance),
         )
         if isinstance(outcome, Result):
             rows = [(key, name, _packed(getattr(outcome, name))) for name in CURVES]
@@ -252,6 +267,17 @@ class Store:
         with self._connection() as connection:
             rows = connection.execute("SELECT spec FROM runs WHERE error IS NULL ORDER BY key")
             return [Run.from_canonical(spec) for (spec,) in rows]
+
+
+def _three_bytes(curve: npt.NDArray[Any]) -> Curve:
+    """Rounded by a part in 65,000 at most, so that the fourth byte of a number is 0."""
+    bits = np.ascontiguousarray(curve, dtype="<f4").view("<u4")
+    rounded: Curve = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view("<f4")
+    return rounded
+
+
+def _number(value: np.floating[Any]) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _packed(curve: Curve) -> bytes:

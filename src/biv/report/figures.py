@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,23 +33,29 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 FORMATS = ("svg", "png")
-POINTS = 200  # of a curve, at least, where it has more
+POINTS = 120  # of a curve, at least, where it has more
+CAPTION_SIZE, CHARACTERS_AN_INCH = 6, 24
 
 
-def draw(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> Figure:
-    """One artefact, panel by panel; lines that have no runs are left out."""
+def draw(
+    artefact: Artefact, results: Mapping[Run, Result], seeds: int, caption: str = ""
+) -> Figure:
+    """One artefact, panel by panel, above its caption; lines that have no runs are left out."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         count = len(artefact.panels)
-        figure = Figure(figsize=(max(4.8, 3.4 * count), 3.4), dpi=150, layout="constrained")
+        width = max(4.8, 3.4 * count)
+        figure = Figure(figsize=(width, 3.8), dpi=150, layout="constrained")
         axes = figure.subplots(1, count, sharey=artefact.quantity == "test_loss", squeeze=False)[0]
         for position, (axis, panel) in enumerate(zip(axes, artefact.panels, strict=True)):
             _draw_panel(axis, artefact, panel, results, seeds)
             if position == 0:
                 axis.set_ylabel(_QUANTITIES[artefact.quantity])
         figure.suptitle(f"{artefact.name} · {artefact.label}: {artefact.shows}", fontsize=9)
+        wrapped = textwrap.fill(caption, int(CHARACTERS_AN_INCH * width))
+        figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION_SIZE, color="#444444")
     return figure
 
 

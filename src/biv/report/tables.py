@@ -12,6 +12,7 @@ from biv.experiments.artefacts import Artefact
 from biv.experiments.spec import Run
 from biv.experiments.store import Result
 from biv.experiments.summary import Summary, summarise
+from biv.report.markdown import aligned
 
 # Lowest test losses of the paper's Table 1 on Bike Sharing: (mean, standard deviation of 5 runs).
 # IV at α=.25 is "N.A.": it diverged on every seed.
@@ -121,14 +122,7 @@ def _rows(columns: Sequence[Sequence[Cell]]) -> list[tuple[str, ...]]:
 
 def markdown(columns: Sequence[Sequence[Cell]]) -> str:
     """As a person would want it: aligned, the best of each column marked with a star."""
-    rows = [HEADER, *_rows(columns)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
-    lines = [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
-        for row in rows
-    ]
-    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
-    return "\n".join(lines)
+    return aligned([HEADER, *_rows(columns)])
 
 
 def comma_separated(columns: Sequence[Sequence[Cell]]) -> str:

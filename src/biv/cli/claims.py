@@ -1,0 +1,58 @@
+"""`biv claims`: the paper's twenty claims, put to the test."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from biv.cli import experiments
+from biv.experiments.artefacts import PRESETS
+from biv.experiments.claims import claims, find
+from biv.report import claims as report
+
+EXAMPLES = """examples:
+  biv claims                                            all of them, on the whole of Bike Sharing
+  biv claims 4 19                                       two of them
+  biv claims --stored --out results                     from the runs that are in results, no more
+  biv claims --dataset bike2011 --preset laptop         on shipped data, in less time
+
+Runs are kept in OUT/runs.sqlite, shared with `biv reproduce`: what is there is not trained again.
+A verdict is a paired comparison over seeds, by a rule and margins that were fixed beforehand.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add this command to the parser's."""
+    parser = commands.add_parser(
+        "claims",
+        help="the paper's claims, each with a verdict, its effect, interval and seeds",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("numbers", nargs="*", metavar="CLAIM", help="1 to 20 (default: all)")
+    experiments.add_options(parser)
+    parser.set_defaults(call=call)
+
+
+def call(options: argparse.Namespace) -> int:
+    """Train what is missing, then judge from the store."""
+    experiments.check(options)
+    known = claims(options.dataset, PRESETS[options.preset])
+    chosen = [find(number, known) for number in dict.fromkeys(options.numbers)]
+    chosen = chosen or list(known.values())
+    runs = list(dict.fromkeys(run for claim in chosen for run in claim.runs(options.seeds)))
+    store, plan = experiments.train_missing(runs, options)
+    results = store.results(runs)
+    verdicts = [claim.test(results, options.seeds) for claim in chosen]
+    print(f"\n{report.text(verdicts, options.seeds)}\n")
+    where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
+    texts = {
+        "md": f"# The paper's claims\n\n{where} {report.markdown(verdicts, options.seeds)}\n",
+        "csv": report.comma_separated(verdicts),
+    }
+    for suffix, content in texts.items():
+        path = options.out / f"claims.{suffix}"
+        path.write_text(content, encoding="utf-8")
+        print(path)
+    return experiments.report_failures(plan)

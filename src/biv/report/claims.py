@@ -1,0 +1,111 @@
+"""Verdicts on the paper's claims, as text, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from biv.experiments.claims import Verdict
+from biv.experiments.verdicts import EQUAL_WITHIN, Comparison, Finding
+from biv.report.markdown import aligned
+
+RULE = (
+    "Ratios of what two methods reach under the same seeds (same split, same noise), each run at "
+    "its own lowest smoothed test loss, or at 1, the error of a constant, if it diverged: their "
+    "geometric mean, with the 95 % interval of a paired t-test of the logarithms. A difference "
+    "holds when the interval excludes 1 on the claimed side and fails when it does on the other; "
+    f"an equality holds when the interval lies within ±{EQUAL_WITHIN:.0%} of 1 and fails when it "
+    "lies outside. Otherwise it is undecided. A claim of several parts holds if all do, and fails "
+    "if one does."
+)
+
+
+def text(verdicts: Sequence[Verdict], seeds: int) -> str:
+    """For a terminal: every claim with its parts."""
+    blocks = []
+    for verdict in verdicts:
+        rows = [_row(finding) for finding in verdict.findings]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(PART_HEADER))]
+        parts = [
+            "      " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        head = f"{verdict.claim.number:3}  {verdict.claim.says}"
+        blocks.append("\n".join([head, f"      {headline(verdict, seeds)}", *parts]))
+    return "\n\n".join([*blocks, totals(verdicts)])
+
+
+def markdown(verdicts: Sequence[Verdict], seeds: int) -> str:
+    """A table of the claims, and one of their parts."""
+    summary = [("", "claim", "verdict")] + [
+        (str(verdict.claim.number), verdict.claim.says, headline(verdict, seeds))
+        for verdict in verdicts
+    ]
+    parts = [("", *PART_HEADER)] + [
+        (str(verdict.claim.number) if position == 0 else "", *_row(finding))
+        for verdict in verdicts
+        for position, finding in enumerate(verdict.findings)
+    ]
+    return "\n\n".join([totals(verdicts), aligned(summary), RULE, aligned(parts)])
+
+
+def comma_separated(verdicts: Sequence[Verdict]) -> str:
+    """Every part, at full precision, for machines."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["claim", "says", "claim_verdict", "part", "claimed", "ratio", "low", "high", "times",
+         "seeds", "part_verdict"]
+    )  # fmt: skip
+    for verdict in verdicts:
+        claim = verdict.claim
+        for found in verdict.findings:
+            numbers: tuple[object, ...] = ("every run", "", "", "")
+            if isinstance(found, Comparison):
+                numbers = (found.claimed, found.ratio, found.low, found.high)
+            times = "" if isinstance(found, Comparison) else found.times
+            writer.writerow(
+                [claim.number, claim.says, verdict.overall, found.what, *numbers, times,
+                 found.seeds, found.verdict]
+            )  # fmt: skip
+    return out.getvalue()
+
+
+def headline(verdict: Verdict, seeds: int) -> str:
+    """The verdict, and how many parts are behind it."""
+    count = sum(finding.verdict != "shown" for finding in verdict.findings)
+    words = {
+        "holds": "holds",
+        "fails": "FAILS",
+        "undecided": f"undecided at {seeds} seed{'s' if seeds > 1 else ''}",
+    }[verdict.overall]
+    if count == 1:
+        return words
+    held, failed = verdict.count("holds"), verdict.count("fails")
+    if held == count:
+        return f"{words} (all {count} parts)"
+    told = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
+    return f"{words} ({told})"
+
+
+def totals(verdicts: Sequence[Verdict]) -> str:
+    """How many of each."""
+    each = [verdict.overall for verdict in verdicts]
+    return (
+        f"{len(each)} claims: {each.count('holds')} hold, {each.count('fails')} fail, "
+        f"{each.count('undecided')} undecided."
+    )
+
+
+PART_HEADER = ("part", "claimed", "ratio", "95 % interval", "seeds", "verdict")
+
+
+def _row(found: Finding) -> tuple[str, ...]:
+    if not isinstance(found, Comparison):
+        seen = f"{found.times} of {found.seeds}"
+        return (found.what, "every run", seen, "", str(found.seeds), found.verdict)
+    interval = "" if math.isnan(found.low) else f"{found.low:.3f} to {found.high:.3f}"
+    ratio = "" if math.isnan(found.ratio) else f"{found.ratio:.3f}"
+    return (found.what, found.claimed, ratio, interval, str(found.seeds), found.verdict)

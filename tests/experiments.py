@@ -1,0 +1,55 @@
+"""Runs that tests of experiments share, and results made up for them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from biv.experiments.artefacts import PRESETS, Line, artefacts, gamma
+from biv.experiments.spec import Loss, Run
+from biv.experiments.store import Result
+from biv.training import History
+
+RUN = Run(
+    "bike2011",
+    gamma(0.5),
+    Loss("biv", epsilon=0.05),
+    seed=3,
+    train_rows=660,
+    test_rows=264,
+    epochs=20,
+)
+SMOKE = artefacts("bike2011", PRESETS["smoke"])
+
+
+def result(run=RUN, seed=0, diverged_at=None):
+    rng = np.random.default_rng(seed)
+    steps = run.epochs * (run.train_rows // run.batch_size)
+    curves = rng.random((3, steps))
+    history = History(curves[0], curves[1], curves[2], np.arange(1, steps + 1), diverged_at)
+    return Result.of(run, history, {"machine": "here"})
+
+
+def assert_same_result(one, other):
+    assert one.run == other.run
+    assert one.diverged_at == other.diverged_at
+    for name in ("test_loss", "train_loss", "train_loss_std", "effective_batch_size"):
+        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
+
+
+def line_of(*curves, diverged=()):
+    """A line whose runs have these test losses."""
+    runs = [replace(RUN, seed=seed) for seed in range(len(curves))]
+    flat = np.zeros(20, dtype=np.float32)
+    results = {
+        run: Result(
+            run,
+            np.asarray(curve, dtype=np.float32),
+            flat,
+            flat,
+            flat,
+            3 if run.seed in diverged else None,
+            {},
+        )
+        for run, curve in zip(runs, curves, strict=True)
+    }
+    return Line("L2", RUN), results

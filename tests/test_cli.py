@@ -1,0 +1,86 @@
+"""The command."""
+
+import re
+
+import pytest
+
+from biv.cli import main
+
+
+@pytest.mark.slow
+def test_reproduce_trains_once_and_draws_from_the_store(tmp_path, capsys):
+    out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path)]
+    assert main(["reproduce", "table1", "fig03", *out, "--jobs", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "24 runs trained, 0 were stored already" in shown
+    assert "| α=0.25 | C=μ/20 |" in shown
+    table = (tmp_path / "table1.csv").read_bytes()
+    assert main(["reproduce", "table1", "4", *out]) == 0
+    assert "2 runs trained, 22 were stored already" in capsys.readouterr().out
+    assert (tmp_path / "table1.csv").read_bytes() == table
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {
+        "runs.sqlite",
+        "table1.md",
+        "table1.tex",
+        "fig03.svg",
+        "fig03.png",
+        "fig04.svg",
+    }
+    assert main(["reproduce", "--list", *out]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^table1 +GammaResults +22 +22 +0 s", listed, re.MULTILINE)
+    assert main(["reproduce", "fig15", "--list", *out[:-1], str(tmp_path / "new")]) == 0
+    listed = capsys.readouterr().out
+    assert "table1" not in listed
+    assert re.search(r"^fig15 +VarNoise +6 +0 +\d+ s", listed, re.MULTILINE)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_claims_are_judged_from_the_store(tmp_path, capsys):
+    out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--out", str(tmp_path)]
+    assert main(["claims", "2", "16", *out, "--jobs", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "6 runs trained, 0 were stored already" in shown
+    assert re.search(r"^  2  Noise of mean", shown, re.MULTILINE)
+    assert re.search(r"^ 16  Half the clean rows", shown, re.MULTILINE)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"runs.sqlite", "claims.md", "claims.csv"}
+    assert main(["claims", "2", "16", "--stored", *out]) == 0
+    assert "6 of 6 runs are stored" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert main(["reproduce", "fig03", "--stored", *out]) == 0  # in part
+    assert "4 of 16 runs are stored" in capsys.readouterr().out
+    assert (tmp_path / "fig03.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["claims", "21"], "found '21'"),
+        (["claims", "--jobs", "0"], "--seeds and --jobs must be at least 1"),
+        (["claims", "2", "--stored"], "runs.sqlite is not there, and --stored trains nothing"),
+        (["reproduce", "fig16"], "found 'fig16'"),
+        (["reproduce"], "name what to reproduce"),
+        (["reproduce", "table1", "--seeds", "0"], "--seeds and --jobs must be at least 1"),
+    ],
+)
+def test_bad_usage_is_exit_code_2(arguments, message, tmp_path, capsys):
+    assert main([*arguments, "--out", str(tmp_path / "new")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_matplotlib_nothing_is_trained_in_vain(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["reproduce", "table1", "--out", str(tmp_path / "new")]) == 2
+    assert "pip install matplotlib" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"], ["claims", "--help"]])
+def test_help_has_examples(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 0
+    assert "examples:" in capsys.readouterr().out

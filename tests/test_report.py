@@ -1,0 +1,105 @@
+"""Tables and figures, rebuilt from results."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+
+from biv.experiments.store import Result
+from biv.experiments.summary import summarise
+from biv.report import figures, tables
+from experiments import SMOKE, line_of
+
+
+def test_the_headline_is_the_lowest_point_of_the_mean_smoothed_curve():
+    rng = np.random.default_rng(0)
+    curves = rng.random((3, 50)) + np.linspace(1, 0, 50) ** 2
+    line, results = line_of(*curves)
+    smooth = np.array([[c[k : k + 35].mean() for k in range(16)] for c in curves])
+    own = summarise(line, results, seeds=3)
+    step = smooth.mean(axis=0).argmin()
+    assert own.lowest == pytest.approx(smooth.mean(axis=0)[step])
+    assert own.lowest_std == pytest.approx(smooth[:, step].std(ddof=1), rel=1e-5)
+    np.testing.assert_allclose(own.own_lowest, smooth.min(axis=1), rtol=1e-6)
+    assert own.samples.tolist() == [256 * n for n in range(35, 51)]
+
+
+def test_diverged_runs_are_counted_and_left_out():
+    low, high = np.full(50, 0.2), np.full(50, 3.0)
+    line, results = line_of(low, high, low, diverged=(2,))
+    own = summarise(line, results, seeds=3)
+    assert (own.diverged, len(own.seeds)) == (2, 3)
+    assert own.lowest == pytest.approx(0.2)
+    line, results = line_of(high, high)
+    gone = summarise(line, results, seeds=5)
+    assert np.isnan(gone.lowest)
+    assert gone.seeds == (0, 1)
+    assert summarise(line, {}, seeds=5) is None
+
+
+def table_results(lowest):
+    """Flat curves at the given heights: {panel: {method: height or None}}."""
+    table, results = SMOKE["table1"], {}
+    flat = np.zeros(20, dtype=np.float32)
+    for panel in table.panels:
+        for line in panel.lines:
+            height = lowest.get((panel.title, line.label), 0.5)
+            for run in line.runs(2) if height is not None else ():
+                curve = np.full(40, height + 0.001 * run.seed, dtype=np.float32)
+                results[run] = Result(run, curve, flat, flat, flat, None, {})
+    return table, results
+
+
+def test_the_table_says_what_the_runs_do():
+    table, results = table_results(
+        {
+            ("α=1", "L2"): 0.2,
+            ("α=1", "BIV"): 0.15,
+            ("α=1", "GT"): 0.1,
+            ("α=0.5", "GT"): 0.1,
+            ("α=0.25", "GT"): 0.1,
+            ("α=0.25", "IV"): 2.0,
+            ("α=0.5", "C=μ"): None,
+        }
+    )
+    columns = tables.cells(table, results, 2)
+    found = {(cell.noise, cell.method): cell for column in columns for cell in column}
+    biv = found["α=1", "BIV"]
+    assert biv.best
+    assert sum(cell.best for cell in columns[0]) == 1
+    assert biv.ratio == pytest.approx(1.5, rel=0.01)
+    assert biv.closed == pytest.approx(0.5, rel=0.02)
+    assert biv.paper == (0.096, 0.006)
+    text = tables.markdown(columns)
+    assert "| 0.150 ± 0.001 * |" in re.sub(r" +\|", " |", text)
+    assert "diverged 2/2" in text
+    assert "not run" in text
+    assert "N.A." in text
+    rows = list(csv.DictReader(tables.comma_separated(columns).splitlines()))
+    assert len(rows) == 24
+    assert float(rows[5]["lowest"]) == pytest.approx(0.1505)
+    assert rows[5]["best"] == "1"
+    latex = tables.latex(columns)
+    assert r"\mathbf{0.150} \pm 0.001" in latex or r"\mathbf{0.151} \pm 0.001" in latex
+    assert latex.count(r"\\") == 9
+
+
+@pytest.mark.parametrize("name", ["table1", "fig05", "fig14"])
+def test_figures_are_drawn_from_what_there_is(name, tmp_path):
+    """Whole, in part or from nothing; the same runs give the same file."""
+    _, results = table_results({})
+    artefact = SMOKE[name]
+    flat = np.linspace(1, 0.5, 40, dtype=np.float32)
+    for run in artefact.runs(2):
+        epochs = np.ones(20, dtype=np.float32)
+        results.setdefault(run, Result(run, flat, epochs, epochs / 2, epochs, None, {}))
+    for there in (results, dict(list(results.items())[:3]), {}):
+        paths = figures.save(figures.draw(artefact, there, 2), tmp_path, name)
+        assert [p.suffix for p in paths] == [".svg", ".png"]
+        first = paths[0].read_bytes()
+        figures.save(figures.draw(artefact, there, 2), tmp_path, name)
+        assert paths[0].read_bytes() == first
+        assert artefact.label.encode() in first
+    caption = figures.caption(artefact, {}, 2)
+    assert f"{len(artefact.runs(2))} of {len(artefact.runs(2))} runs are missing" in caption
