@@ -1,6 +1,8 @@
 """The command."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -84,3 +86,11 @@ def test_help_has_examples(arguments, capsys):
         main(arguments)
     assert stopped.value.code == 0
     assert "examples:" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_whoever_reads_may_have_seen_enough():
+    command = f"{sys.executable} -m biv reproduce --list --dataset bike2011 | head -1"
+    run = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("name ")
+    assert run.stderr == ""

@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from biv.experiments.artefacts import CLEAN, PRESETS, artefacts
 from biv.experiments.store import Result
 from biv.experiments.summary import summarise
-from biv.report import figures, tables
+from biv.report import figures, lines, tables
 from experiments import SMOKE, line_of
 
 
@@ -103,3 +104,65 @@ def test_figures_are_drawn_from_what_there_is(name, tmp_path):
         assert artefact.label.encode() in first
     caption = figures.caption(artefact, {}, 2)
     assert f"{len(artefact.runs(2))} of {len(artefact.runs(2))} runs are missing" in caption
+
+
+def test_a_caption_says_what_was_run():
+    whole = artefacts("bike", PRESETS["paper"])["fig03"]
+    told = figures.caption(whole, {}, 5)
+    for words in (
+        "bike, 7,000 training rows, 3,379 test rows",
+        "100 epochs",
+        "Adam at 0.001",
+        "seeds: 5",
+        "one standard deviation",
+    ):
+        assert words in told
+    assert "The paper" not in told.replace("the paper's network", "")
+    short = figures.caption(SMOKE["fig05"], {}, 1)
+    assert "The paper has the whole of Bike Sharing" in short
+    assert "The paper trains for 100 epochs" in short
+    assert "standard deviation within it" in short
+
+
+def test_a_method_has_one_colour_in_all_figures():
+    seen = {}
+    for artefact in artefacts("bike", PRESETS["paper"]).values():
+        for panel in artefact.panels:
+            colours = figures._colours(panel)
+            assert len({str(colour) for colour in colours}) == len(colours)  # told apart
+            for line, colour in zip(panel.lines, colours, strict=True):
+                if line.label in ("GT", "L2", "BIV", "IV") or line.label.startswith("C="):
+                    assert seen.setdefault(line.label, colour) == colour
+    assert len(seen) == 12
+
+
+def test_the_numbers_of_a_figure_are_a_row_a_line():
+    artefact = SMOKE["fig03"]
+    time = np.arange(40)
+    epochs = np.ones(20, dtype=np.float32)
+    results = {
+        run: Result(
+            run,
+            (0.2 + 0.01 * run.seed + 0.001 * abs(time - 20)).astype(np.float32),
+            epochs,
+            epochs / 2,
+            epochs,
+            None if run.loss.kind != "l2" or run.noise == CLEAN else 3,
+            {},
+        )
+        for run in artefact.runs(2)
+        if run.loss.threshold != 5.0
+    }
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:-1]]
+        for row in lines.numbers(artefact, results, 2).splitlines()
+    ]
+    found = {row[1]: row[2:] for row in rows}
+    assert found["line"] == ["lowest test loss", "after thousand samples", "last", "diverged"]
+    # The lowest mean of 35 is that of the values 3 to 37 (from 0), at the 38th test.
+    assert found["BIV"] == ["0.214 ± 0.007", "10", "0.214", ""]
+    assert found["L2"] == ["", "", "", "2/2"]
+    assert found["C=5μ"] == ["not run", "", "", ""]
+    training = lines.numbers(SMOKE["fig05"], results, 2)
+    assert "| ε=.05, normalised (BIV)  | 0.50 " in training
+    assert "| ε=0, normalised          | not run" in training

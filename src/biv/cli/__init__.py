@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -29,7 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     claims.add_to(commands)
     options = parser.parse_args(arguments)
     try:
-        return int(options.call(options))
+        code = int(options.call(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         print(f"biv: {error}", file=sys.stderr)
         return 2

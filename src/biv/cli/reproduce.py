@@ -15,7 +15,7 @@ from biv.experiments import runner
 from biv.experiments.artefacts import PRESETS, Artefact, Preset, artefacts, find
 from biv.experiments.spec import Run
 from biv.experiments.store import Store
-from biv.report import figures, tables
+from biv.report import figures, lines, tables
 
 EXAMPLES = """examples:
   biv reproduce table1                                  the table, on the whole of Bike Sharing
@@ -76,20 +76,19 @@ def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: 
     results = store.results(artefact.runs(seeds))
     folder.mkdir(parents=True, exist_ok=True)
     caption = figures.caption(artefact, results, seeds)
-    if preset.name == "smoke":
-        caption += " A smoke test, far too short to be compared with the paper."
     paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, artefact.name)
+    texts = {}
     if artefact.name == "table1":
         columns = tables.cells(artefact, results, seeds)
-        texts = {
-            "md": f"{tables.markdown(columns)}\n\n{caption}\n",
-            "csv": tables.comma_separated(columns),
-            "tex": tables.latex(columns),
-        }
-        for suffix, text in texts.items():
-            paths.append(folder / f"{artefact.name}.{suffix}")
-            paths[-1].write_text(text, encoding="utf-8")
-        print(f"\n{tables.markdown(columns)}\n")
+        table = tables.markdown(columns)
+        texts = {"csv": tables.comma_separated(columns), "tex": tables.latex(columns)}
+    else:
+        table = lines.numbers(artefact, results, seeds)
+    texts["md"] = f"{table}\n\n{caption}\n"
+    for suffix, text in texts.items():
+        paths.append(folder / f"{artefact.name}.{suffix}")
+        paths[-1].write_text(text, encoding="utf-8")
+    print(f"\n{table}\n")
     print(f"{artefact.name} ({preset.name} preset): {caption}")
     print("  " + "  ".join(str(path) for path in paths), flush=True)
 
@@ -97,21 +96,21 @@ def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: 
 def listing(known: Iterable[Artefact], store: Store | None, seeds: int, jobs: int) -> str:
     """Every artefact, its runs, what is stored of them, and how long the rest would take."""
     pace = seconds_a_unit()
-    lines = [f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows"]
+    rows = [f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows"]
     for artefact in known:
         runs = artefact.runs(seeds)
         missing = store.missing(runs) if store else runs
         seconds = runner.rows_forward(missing) * pace / jobs
         time_left = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-        lines.append(
+        rows.append(
             f"{artefact.name:7} {artefact.label:18} {len(runs):5} {len(runs) - len(missing):6} "
             f"{time_left:>8}  {artefact.shows}"
         )
-    lines.append(
+    rows.append(
         f"\nTimes are estimates for {jobs} processes on this machine, each artefact by itself; "
         "runs that several share are trained once."
     )
-    return "\n".join(lines)
+    return "\n".join(rows)
 
 
 def seconds_a_unit() -> float:

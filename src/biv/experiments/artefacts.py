@@ -179,16 +179,23 @@ def cutoff_label(multiple: float) -> str:
     )
 
 
-def _table(grid: Grid) -> Artefact:
-    def column(alpha: float) -> Panel:
-        noise = gamma(alpha)
-        lines = [grid.line(cutoff_label(c), noise, cutoff(c)) for c in TABLE_CUTOFFS]
-        lines += [
-            grid.line(name, noise, loss) for name, loss in (("L2", L2), ("BIV", BIV), ("IV", IV))
-        ]
+def _cutoffs(grid: Grid, noise: Noise, multiples: Sequence[float]) -> list[Line]:
+    return [grid.line(cutoff_label(c), noise, cutoff(c)) for c in multiples]
+
+
+def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[Panel, ...]:
+    """Cutoffs, other methods and GT for α ≤ 1."""
+
+    def panel(alpha: float) -> Panel:
+        lines = _cutoffs(grid, gamma(alpha), TABLE_CUTOFFS)
+        lines += [grid.line(label, gamma(alpha), loss) for label, loss in methods.items()]
         return Panel(f"α={alpha:g}", (*lines, grid.truth))
 
-    panels = tuple(column(alpha) for alpha in LOW_ALPHAS)
+    return tuple(panel(alpha) for alpha in LOW_ALPHAS)
+
+
+def _table(grid: Grid) -> Artefact:
+    panels = _low_alphas(grid, {"L2": L2, "BIV": BIV, "IV": IV})
     return Artefact("table1", "GammaResults", "lowest test loss under Gamma noise", panels)
 
 
@@ -220,7 +227,7 @@ def _binary(grid: Grid) -> Artefact:
 def _gamma_cutoffs(grid: Grid) -> Artefact:
     noise = gamma(1.0)
     lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
-    lines += [grid.line(cutoff_label(c), noise, cutoff(c)) for c in FIGURE_CUTOFFS]
+    lines += _cutoffs(grid, noise, FIGURE_CUTOFFS)
     shows = "Gamma α=1: BIV, L2 and cutoffs"
     return Artefact("fig03", "Gamma_BIV_CO", shows, (Panel("", (*lines, grid.truth)),))
 
@@ -285,30 +292,20 @@ def _uniform_cutoffs(grid: Grid) -> Artefact:
     def panel(title: str, spread: float) -> Panel:
         noise = Noise("uniform", spread)
         lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
-        lines += [grid.line(cutoff_label(c), noise, cutoff(c)) for c in (0.5, 1.0, 1.5)]
+        lines += _cutoffs(grid, noise, (0.5, 1.0, 1.5))
         return Panel(title, tuple(lines))
 
     panels = (panel("V=V_max", 1.0), panel("V=V_max/2", 0.5))
     return Artefact("fig11", "UniformBikeCutoff", "cutoffs under uniform noise", panels)
 
 
-def _low_alpha_panels(grid: Grid) -> tuple[Panel, ...]:
-    def panel(alpha: float) -> Panel:
-        noise = gamma(alpha)
-        lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
-        lines += [grid.line(cutoff_label(c), noise, cutoff(c)) for c in TABLE_CUTOFFS]
-        return Panel(f"α={alpha:g}", (*lines, grid.truth))
-
-    return tuple(panel(alpha) for alpha in LOW_ALPHAS)
-
-
 def _low_alpha_bike(grid: Grid) -> Artefact:
-    panels = _low_alpha_panels(grid)
+    panels = _low_alphas(grid, {"L2": L2, "BIV": BIV})
     return Artefact("fig12", "GammaBikeLowAlpha", "BIV, L2 and cutoffs for α ≤ 1", panels)
 
 
 def _low_alpha_faces(grid: Grid) -> Artefact:
-    panels = _low_alpha_panels(grid)
+    panels = _low_alphas(grid, {"L2": L2, "BIV": BIV})
     return Artefact("fig13", "GammaUTKFLowAlpha", "BIV, L2 and cutoffs for α ≤ 1", panels)
 
 

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biv.experiments.artefacts import Artefact, Line, Panel
-from biv.experiments.spec import Run
+from biv.experiments.artefacts import (
+    BIV,
+    CLEAN,
+    IV,
+    L2,
+    PRESETS,
+    Artefact,
+    Line,
+    Panel,
+    cutoff,
+)
+from biv.experiments.spec import Loss, Run
 from biv.experiments.store import Result
 from biv.experiments.summary import Summary, summarise
 
@@ -19,9 +29,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers tell apart: one method, one colour.
-METHOD_COLOURS = {"GT": "#000000", "L2": "#D55E00", "BIV": "#0072B2", "IV": "#CC79A7"}
-CUTOFF_COLOURS = ("#E69F00", "#009E73", "#56B4E9", "#8C6D1F", "#66B58F")
+# Okabe and Ito's colours, which colour-blind readers tell apart, and three more: one method, one
+# colour.
+TRUTH_COLOUR = "#000000"
+METHOD_COLOURS: dict[Loss, str] = {
+    L2: "#D55E00",
+    BIV: "#0072B2",
+    IV: "#CC79A7",
+    cutoff(1 / 20): "#E69F00",
+    cutoff(1 / 4): "#56B4E9",
+    cutoff(1 / 2): "#8C6D1F",
+    cutoff(1.0): "#009E73",
+    cutoff(1.5): "#999999",
+    cutoff(2.0): "#999999",
+    cutoff(5.0): "#B5A900",
+    Loss("cutoff", threshold=1.0, raw_threshold=True): "#009E73",
+}
 STYLE: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.spines.top": False,
@@ -72,8 +95,7 @@ def _draw_panel(
     axis.set_xlabel("training samples seen, thousands")
     ends: list[tuple[float, str, Any]] = []
     found: list[Summary] = []
-    for position, line in enumerate(panel.lines):
-        colour = _colour(line, position, len(panel.lines))
+    for line, colour in zip(panel.lines, _colours(panel), strict=True):
         if artefact.quantity == "train_loss":
             _draw_training(axis, line, results, seeds, colour)
             continue
@@ -92,15 +114,25 @@ def _draw_panel(
         _label_ends(axis, ends)
 
 
-def _colour(line: Line, position: int, count: int) -> Any:
-    """By method; where a panel varies one setting of one method, along a scale."""
+def _colours(panel: Panel) -> list[Any]:
+    """By method; what a panel varies of one method, along a scale."""
     import matplotlib as mpl
 
-    if line.label in METHOD_COLOURS:
-        return METHOD_COLOURS[line.label]
-    if line.label.startswith("C="):
-        return CUTOFF_COLOURS[position % len(CUTOFF_COLOURS)]
-    return mpl.colormaps["viridis"](0.9 * position / max(count - 1, 1))
+    own = [_method_colour(line.run) for line in panel.lines]
+    last = max(len(own) - 1, 1)
+    return [
+        colour if colour and own.count(colour) == 1 else mpl.colormaps["viridis"](0.9 * k / last)
+        for k, colour in enumerate(own)
+    ]
+
+
+def _method_colour(run: Run) -> str | None:
+    """None of a method whose settings are not those of the table."""
+    if run.noise == CLEAN:
+        return TRUTH_COLOUR
+    if run.noise.disturbance or run.batch_size != Run.batch_size:
+        return None
+    return METHOD_COLOURS.get(run.loss)
 
 
 def _limits(found: list[Summary]) -> tuple[float, float]:
@@ -172,6 +204,10 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
         words.append(f"{len(runs) - len(there)} of {len(runs)} runs are missing.")
     if diverged:
         words.append(f"{diverged} of {len(there)} runs diverged and are left out.")
+    if run.dataset == "bike2011":
+        words.append("The paper has the whole of Bike Sharing, of which this is the first year.")
+    if run.epochs < PRESETS["paper"].epochs:
+        words.append(f"The paper trains for {PRESETS['paper'].epochs} epochs.")
     return " ".join(words)
 
 

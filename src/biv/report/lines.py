@@ -1,0 +1,49 @@
+"""The numbers behind a figure: a row a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from biv.experiments.artefacts import Artefact, Line
+from biv.experiments.measures import Evidence, Variability
+from biv.experiments.spec import Run
+from biv.experiments.store import Result
+from biv.experiments.summary import Summary, summarise
+from biv.report.markdown import aligned
+
+LOSSES = ("panel", "line", "lowest test loss", "after thousand samples", "last", "diverged")
+VARIABILITY = ("line", "std / mean of the training loss within an epoch", "lowest", "highest seed")
+
+
+def numbers(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
+    """A figure as a Markdown table."""
+    if artefact.quantity == "train_loss":
+        evidence = Evidence(results, seeds)
+        lines = [line for panel in artefact.panels for line in panel.lines]
+        return aligned([VARIABILITY, *(_variability(line, evidence) for line in lines)])
+    rows = [
+        (panel.title, line.label, *_losses(summarise(line, results, seeds)))
+        for panel in artefact.panels
+        for line in panel.lines
+    ]
+    return aligned([LOSSES, *rows])
+
+
+def _losses(own: Summary | None) -> tuple[str, ...]:
+    if own is None:
+        return ("not run", "", "", "")
+    diverged = f"{own.diverged}/{len(own.seeds)}" if own.diverged else ""
+    if not own.curves.size:
+        return ("", "", "", diverged)
+    spread = f" ± {own.lowest_std:.3f}" if len(own.curves) > 1 else ""
+    at = own.samples[own.mean.argmin()] / 1e3
+    return (f"{own.lowest:.3f}{spread}", f"{at:.0f}", f"{own.mean[-1]:.3f}", diverged)
+
+
+def _variability(line: Line, evidence: Evidence) -> tuple[str, ...]:
+    values = list(Variability(line).values(evidence).values())
+    if not values:
+        return (line.label, "not run", "", "")
+    return (line.label, *(f"{value:.2f}" for value in (np.mean(values), min(values), max(values))))
