@@ -156,6 +156,7 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self._connection() as connection:
+                connection.execute("PRAGMA page_size = 512")  # of a new file: curves are small
                 self._prepare(connection)
         except sqlite3.DatabaseError as error:
             raise ValueError(

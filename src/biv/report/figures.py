@@ -57,7 +57,7 @@ STYLE: dict[Any, Any] = {
 }
 FORMATS = ("svg", "png")
 POINTS = 120  # of a curve, at least, where it has more
-CAPTION_SIZE, CHARACTERS_AN_INCH = 6, 24
+CAPTION_SIZE, CHARACTERS_AN_INCH = 6, 19
 
 
 def draw(
@@ -179,11 +179,13 @@ def _draw_training(
     epoch = run.train_rows // run.batch_size * run.batch_size
     samples = np.arange(1, run.epochs + 1) * epoch / 1e3
     axis.plot(samples, mean, color=colour, linewidth=1.2)
-    axis.fill_between(
-        samples, np.maximum(mean - spread, 0), mean + spread, color=colour, alpha=0.2, linewidth=0
-    )
-    if (mean > 0).any():
-        axis.set_yscale("log")
+    if not (mean > 0).any():
+        return
+    floor = float(mean[mean > 0].min()) / 3  # where a band that goes below 0 is cut off
+    lower = np.maximum(mean - spread, floor / 10)
+    axis.fill_between(samples, lower, mean + spread, color=colour, alpha=0.2, linewidth=0)
+    axis.set_yscale("log")
+    axis.set_ylim(bottom=floor)
 
 
 def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
