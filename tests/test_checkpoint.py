@@ -87,7 +87,7 @@ def test_the_bar_goes_on_where_the_checkpoint_was(tmp_path, monkeypatch):
             pass
 
     bars = []
-    monkeypatch.setattr("biv.training.stack.progress_bar", Bar)
+    monkeypatch.setattr("biv.training.train.progress_bar", Bar)
     for epochs in (2, 3):
         schedule = replace(OPTIMIZERS["adam"], epochs=epochs)
         train_stack(MODEL, seven_members()[:2], schedule, checkpoint=tmp_path / "stack.pt")
@@ -288,7 +288,7 @@ def test_a_state_serves_more_than_once():
 def test_it_is_saved_as_often_as_asked(seconds, saves, tmp_path, monkeypatch):
     """At the start, to see that it can be; after an epoch when it is time; at the end."""
     written = []
-    monkeypatch.setattr("biv.training.stack.save_checkpoint", lambda *args: written.append(args))
+    monkeypatch.setattr("biv.training.train.save_checkpoint", lambda *args: written.append(args))
     schedule = OPTIMIZERS["adam"]
     train_stack(
         MODEL, seven_members()[:2], schedule, checkpoint=tmp_path / "c", checkpoint_seconds=seconds

@@ -4,7 +4,8 @@ from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.history import History, smoothed
 from biv.training.reference import train_reference
-from biv.training.stack import Stack, Trained, train_stack
+from biv.training.stack import Stack
+from biv.training.train import Trained, train_stack
 
 __all__ = [
     "History",
