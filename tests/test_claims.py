@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import zlib
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from biv.experiments.claims import claims, find
 from biv.experiments.measures import Evidence, Lowest, Quotient, StepsTo, Times, Tuned, Variability
 from biv.experiments.spec import Loss
 from biv.experiments.store import Result
+from biv.experiments.verdicts import Count
 from biv.report import claims as report
 from experiments import RUN, line_of
 
@@ -109,7 +111,7 @@ WRONG = {
     2: where(is_("l2", "gamma"), 1.5),
     3: where(is_("cutoff", "binary", 0.3), 1.3),
     4: where(is_("cutoff", "gamma", 0.5, threshold=5.0), 0.5),
-    5: where(is_("cutoff", "gamma", 0.25, threshold=1.0), 0.5),
+    5: where(is_("cutoff", "gamma", 0.25, threshold=5.0), 0.5),
     6: where(is_("biv", "gamma", 0.5), 1.5),
     7: where(is_("biv", "gamma", 10.0), 0.5),
     8: where(is_("biv", "uniform", 0.0), 1.2),
@@ -136,25 +138,59 @@ def test_every_claim_fails_where_the_paper_is_wrong(number):
 @pytest.mark.parametrize("number", ALL)
 def test_nothing_is_decided_by_nothing_or_by_one_seed(number):
     claim = ALL[number]
-    assert claim.test({}, SEEDS).overall == "undecided"
-    if number != 10:  # one run that diverges is one run that diverges
-        one = {run: result for run, result in world(claim).items() if run.seed == 0}
-        assert claim.test(one, SEEDS).overall == "undecided"
+    nothing = claim.test({}, SEEDS)
+    assert nothing.overall == "undecided"
+    assert nothing.missing == len(claim.runs(SEEDS))
+    one = {run: result for run, result in world(claim).items() if run.seed == 0}
+    assert claim.test(one, SEEDS).overall == "undecided"
+
+
+def test_what_is_said_of_every_run_wants_every_run_but_one_is_enough_against_it():
+    assert Count("", 5, 5, 5).verdict == "holds"
+    assert Count("", 4, 4, 5).verdict == "undecided"
+    assert Count("", 0, 0, 5).verdict == "undecided"
+    assert Count("", 3, 4, 5).verdict == "fails"
+
+
+@pytest.mark.parametrize("gone", [1.0, 10.0])
+def test_nothing_is_chosen_among_settings_that_were_not_all_run(gone):
+    claim = ALL[19]
+    part = {
+        run: result
+        for run, result in world(claim).items()
+        if (run.noise.level, run.learning_rate, run.seed) != (gone, 0.3, 4)
+    }
+    verdict = claim.test(part, SEEDS)
+    assert verdict.overall == "undecided"
+    lost = [f for f in verdict.findings if not f.seeds]
+    assert len(lost) == (6 if gone == 1.0 else 2)
+    assert all("0.3 at" not in note.told for note in verdict.findings[-2:]) == (gone == 10.0)
+
+
+def test_the_learning_rates_that_were_best_are_told():
+    notes = [finding.told for finding in ALL[19].test(world(ALL[19]), SEEDS).findings[-2:]]
+    assert notes == [
+        "0.1 at 0.01μ, 0.1 at 0.1μ, 0.1 at 1μ, 0.1 at 10μ",
+        "0.01 at 0.01μ, 0.03 at 0.1μ, 0.1 at 1μ, 0.3 at 10μ",
+    ]
 
 
 def test_a_claim_goes_by_its_number():
     assert find("07", ALL) is ALL[7]
-    with pytest.raises(ValueError, match="a claim must be one of 1, 2, .*20; found '21'"):
+    with pytest.raises(
+        ValueError,
+        match="a claim must be one of 1, 2, .*20 .what this data set has the rows for.; found '21'",
+    ):
         find("21", ALL)
 
 
 # Measures.
 
 
-def test_the_lowest_of_a_run_that_diverged_is_the_error_of_a_constant():
+def test_the_lowest_of_a_run_that_did_not_stay_finite_is_the_error_of_a_constant():
     line, results = line_of(np.full(50, 0.2), np.full(50, 3.0), np.full(50, 0.3), diverged=(2,))
     values = Lowest(line).values(Evidence(results, 4))
-    assert values == {0: pytest.approx(0.2), 1: 1.0, 2: 1.0}
+    assert values == {0: pytest.approx(0.2), 1: pytest.approx(3.0), 2: 1.0}
     assert Lowest(line).values(Evidence(results, 1)) == {0: pytest.approx(0.2)}
     assert Lowest(line).lines == (line,)
     short, results = line_of(np.full(34, 0.2))
@@ -230,25 +266,30 @@ def verdicts():
 
 def test_verdicts_are_told_with_effect_interval_and_seeds(verdicts):
     for told in (report.text(verdicts, SEEDS), report.markdown(verdicts, SEEDS)):
-        assert "3 claims: 2 hold, 1 fail, 0 undecided." in told
+        assert "Of 3: 2 hold, 1 fail, 0 undecided." in told
         assert "holds (all 17 parts)" in told
         assert "FAILS (2 of 3 parts hold, 1 fail)" in told
-        assert "holds (all 3 parts)" in told  # what is shown beside is no part of it
+        assert re.search(r"doubly *(\n|\|) +holds( +\||\n)", told)  # what is shown is no part of it
         assert "4 of 5" in told
+        assert "missing" not in told
     rows = list(csv.DictReader(report.comma_separated(verdicts).splitlines()))
     assert len(rows) == 17 + 3 + 8
     first = rows[0]
     assert (first["claim"], first["claim_verdict"]) == ("4", "holds")
     assert float(first["low"]) < float(first["ratio"]) < float(first["high"]) < 1
-    assert (rows[19]["times"], rows[19]["seeds"], rows[19]["part_verdict"]) == ("4", "5", "fails")
+    assert (rows[19]["told"], rows[19]["seeds"], rows[19]["part_verdict"]) == ("4", "5", "fails")
     assert {row["part_verdict"] for row in rows} == {"holds", "fails", "shown"}
 
 
 def test_what_is_missing_is_told_as_such():
     told = report.text([ALL[2].test({}, 1)], 1)
-    assert "undecided at 1 seed\n" in told
+    assert "not run\n" in told
     assert "0 hold, 0 fail, 1 undecided" in told
     assert "nan" not in told + report.markdown([ALL[2].test({}, 1)], 1)
+    one = {run: result for run, result in world(ALL[2]).items() if run.seed == 0}
+    assert "undecided at 1 seed\n" in report.text([ALL[2].test(one, 1)], 1)
+    part = report.text([ALL[2].test(one, SEEDS)], SEEDS)
+    assert "undecided at 5 seeds (8 of 10 runs are missing)\n" in part
 
 
 def test_the_same_runs_are_asked_for_by_claims_and_artefacts():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,14 +17,18 @@ Values = dict[int, float]  # by seed
 
 
 class Evidence:
-    """The results at hand, by line and seed."""
+    """The results at hand, by line and seed.
+
+    Attributes:
+        seeds: How many were asked for.
+    """
 
     def __init__(self, results: Mapping[Run, Result], seeds: int) -> None:
-        self._results, self._seeds = results, seeds
+        self._results, self.seeds = results, seeds
 
     def of(self, line: Line) -> dict[int, Result]:
         """The runs of a line that are there, by seed."""
-        runs = (run for run in line.runs(self._seeds) if run in self._results)
+        runs = (run for run in line.runs(self.seeds) if run in self._results)
         return {run.seed: self._results[run] for run in runs}
 
 
@@ -45,8 +49,8 @@ class Measure(Protocol):
 class Lowest:
     """The lowest point of each run's own smoothed test loss.
 
-    A run that diverged counts as 1, the error of a constant: to leave it out would favour the
-    method that lost it.
+    A run that did not stay finite counts as 1, the error of a constant: to leave it out would
+    favour the method that lost it.
     """
 
     line: Line
@@ -59,7 +63,7 @@ class Lowest:
     def values(self, evidence: Evidence) -> Values:
         """By seed."""
         return {
-            seed: DIVERGED_ABOVE if result.diverged else float(result.smoothed.min())
+            seed: float(result.smoothed.min()) if result.diverged_at is None else DIVERGED_ABOVE
             for seed, result in evidence.of(self.line).items()
             if len(result.smoothed)
         }
@@ -71,7 +75,7 @@ class Variability:
 
     The standard deviation within an epoch over the epoch's mean, averaged over epochs. It does not
     change when the loss is multiplied by a constant, as normalisation and ε multiply it. A run that
-    diverged has none.
+    did not stay finite has none.
     """
 
     line: Line
@@ -86,7 +90,7 @@ class Variability:
         return {
             seed: float(np.mean(result.train_loss_std / result.train_loss, dtype=np.float64))
             for seed, result in evidence.of(self.line).items()
-            if not result.diverged
+            if result.diverged_at is None
         }
 
 
@@ -94,7 +98,7 @@ class Variability:
 class StepsTo:
     """The steps until a run is as low as another of its seed ever is; all of them if it never is.
 
-    A run that diverged never is.
+    A run that does not stay finite never is.
 
     Attributes:
         line: Whose steps.
@@ -116,7 +120,7 @@ class StepsTo:
         for seed, result in evidence.of(self.line).items():
             if seed not in targets:
                 continue
-            reached = (result.smoothed <= targets[seed]) & (not result.diverged)
+            reached = (result.smoothed <= targets[seed]) & (result.diverged_at is None)
             first = int(reached.argmax()) if reached.any() else len(reached) - 1
             unsmoothed = len(result.test_loss) - len(reached)  # evaluations before the first mean
             steps[seed] = float((unsmoothed + first + 1) * result.run.test_every)
@@ -162,7 +166,8 @@ class Times:
 class Tuned:
     """The lowest loss under the setting that was best elsewhere.
 
-    A setting's worth is its mean over seeds.
+    A setting's worth is its mean over seeds. Where the runs of a setting are not all there, nothing
+    is chosen.
 
     Attributes:
         options: A line for every setting.
@@ -180,9 +185,13 @@ class Tuned:
 
     def values(self, evidence: Evidence) -> Values:
         """By seed."""
-        worth = [_mean(Lowest(line).values(evidence)) for line in self.chosen_on]
-        return Lowest(self.options[int(np.argmin(worth))]).values(evidence)
+        choice = best_of(self.chosen_on, evidence)
+        return {} if choice is None else Lowest(self.options[choice]).values(evidence)
 
 
-def _mean(values: Mapping[int, float]) -> float:
-    return float(np.mean(list(values.values()))) if values else float("inf")
+def best_of(lines: Sequence[Line], evidence: Evidence) -> int | None:
+    """Which line is lowest in the mean over seeds; None if they do not all have the same seeds."""
+    values = [Lowest(line).values(evidence) for line in lines]
+    if not values[0] or any(set(each) != set(values[0]) for each in values):
+        return None
+    return int(np.argmin([np.mean(list(each.values())) for each in values]))

@@ -90,21 +90,39 @@ class Count:
         what: In words.
         times: In how many runs it was seen.
         seeds: How many runs there are.
+        asked: How many there should be.
     """
 
     what: str
     times: int
     seeds: int
+    asked: int
 
     @property
     def verdict(self) -> str:
         """It holds if it was seen in every run; one run in which it was not makes it fail."""
-        if not self.seeds:
-            return "undecided"
-        return "holds" if self.times == self.seeds else "fails"
+        if self.times < self.seeds:
+            return "fails"
+        return "holds" if self.seeds == self.asked else "undecided"
 
 
-Finding = Comparison | Count
+@dataclass(frozen=True)
+class Note:
+    """Something that is told beside, in words.
+
+    Attributes:
+        what: In words.
+        told: What was found.
+        seeds: From how many runs each.
+    """
+
+    what: str
+    told: str
+    seeds: int
+    verdict: str = "shown"
+
+
+Finding = Comparison | Count | Note
 
 
 def overall(findings: Sequence[Finding]) -> str:

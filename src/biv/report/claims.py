@@ -8,17 +8,17 @@ import math
 from collections.abc import Sequence
 
 from biv.experiments.claims import Verdict
-from biv.experiments.verdicts import EQUAL_WITHIN, Comparison, Finding
+from biv.experiments.verdicts import EQUAL_WITHIN, Comparison, Count, Finding, Note
 from biv.report.markdown import aligned
 
 RULE = (
-    "Ratios of what two methods reach under the same seeds (same split, same noise), each run at "
-    "its own lowest smoothed test loss, or at 1, the error of a constant, if it diverged: their "
-    "geometric mean, with the 95 % interval of a paired t-test of the logarithms. A difference "
-    "holds when the interval excludes 1 on the claimed side and fails when it does on the other; "
-    f"an equality holds when the interval lies within ±{EQUAL_WITHIN:.0%} of 1 and fails when it "
-    "lies outside. Otherwise it is undecided. A claim of several parts holds if all do, and fails "
-    "if one does."
+    "Ratios of what two methods reach under the same seeds (same split, same noise): each run's "
+    "own lowest smoothed test loss (1, the error of a constant, if it did not stay finite), unless "
+    "a part names something else. Given are their geometric mean and the 95 % interval of a paired "
+    "t-test of the logarithms. A difference holds when the interval excludes 1 on the claimed side "
+    "and fails when it does on the other; an equality holds when the interval lies within "
+    f"±{EQUAL_WITHIN:.0%} of 1 and fails when it lies outside. Otherwise it is undecided. A claim "
+    "of several parts holds if all do, and fails if one does; what is shown decides nothing."
 )
 
 
@@ -56,45 +56,53 @@ def comma_separated(verdicts: Sequence[Verdict]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["claim", "says", "claim_verdict", "part", "claimed", "ratio", "low", "high", "times",
+        ["claim", "says", "claim_verdict", "part", "claimed", "ratio", "low", "high", "told",
          "seeds", "part_verdict"]
     )  # fmt: skip
     for verdict in verdicts:
         claim = verdict.claim
         for found in verdict.findings:
-            numbers: tuple[object, ...] = ("every run", "", "", "")
-            if isinstance(found, Comparison):
-                numbers = (found.claimed, found.ratio, found.low, found.high)
-            times = "" if isinstance(found, Comparison) else found.times
             writer.writerow(
-                [claim.number, claim.says, verdict.overall, found.what, *numbers, times,
+                [claim.number, claim.says, verdict.overall, found.what, *_numbers(found),
                  found.seeds, found.verdict]
             )  # fmt: skip
     return out.getvalue()
 
 
+def _numbers(found: Finding) -> tuple[object, ...]:
+    if isinstance(found, Comparison):
+        return (found.claimed, found.ratio, found.low, found.high, "")
+    if isinstance(found, Count):
+        return ("every run", "", "", "", found.times)
+    return ("shown", "", "", "", found.told)
+
+
 def headline(verdict: Verdict, seeds: int) -> str:
     """The verdict, and how many parts are behind it."""
+    asked = len(verdict.claim.runs(seeds))
+    if verdict.missing == asked:
+        return "not run"
     count = sum(finding.verdict != "shown" for finding in verdict.findings)
     words = {
         "holds": "holds",
         "fails": "FAILS",
         "undecided": f"undecided at {seeds} seed{'s' if seeds > 1 else ''}",
     }[verdict.overall]
-    if count == 1:
-        return words
-    held, failed = verdict.count("holds"), verdict.count("fails")
-    if held == count:
-        return f"{words} (all {count} parts)"
-    told = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
-    return f"{words} ({told})"
+    notes = []
+    if count > 1:
+        held, failed = verdict.count("holds"), verdict.count("fails")
+        told = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
+        notes.append(f"all {count} parts" if held == count else told)
+    if verdict.missing:
+        notes.append(f"{verdict.missing} of {asked} runs are missing")
+    return f"{words} ({'; '.join(notes)})" if notes else words
 
 
 def totals(verdicts: Sequence[Verdict]) -> str:
     """How many of each."""
     each = [verdict.overall for verdict in verdicts]
     return (
-        f"{len(each)} claims: {each.count('holds')} hold, {each.count('fails')} fail, "
+        f"Of {len(each)}: {each.count('holds')} hold, {each.count('fails')} fail, "
         f"{each.count('undecided')} undecided."
     )
 
@@ -103,7 +111,9 @@ PART_HEADER = ("part", "claimed", "ratio", "95 % interval", "seeds", "verdict")
 
 
 def _row(found: Finding) -> tuple[str, ...]:
-    if not isinstance(found, Comparison):
+    if isinstance(found, Note):
+        return (found.what, "shown", found.told, "", str(found.seeds), found.verdict)
+    if isinstance(found, Count):
         seen = f"{found.times} of {found.seeds}"
         return (found.what, "every run", seen, "", str(found.seeds), found.verdict)
     interval = "" if math.isnan(found.low) else f"{found.low:.3f} to {found.high:.3f}"
