@@ -3,10 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from biv.cli import main
+from biv.experiments.artefacts import PRESETS
+from biv.experiments.claims import claims
+from biv.experiments.store import Failure, Store
 
 
 @pytest.mark.slow
@@ -48,13 +52,41 @@ def test_claims_are_judged_from_the_store(tmp_path, capsys):
     assert re.search(r"^  2  Noise of mean", shown, re.MULTILINE)
     assert re.search(r"^ 16  Half the clean rows", shown, re.MULTILINE)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(before) == {"runs.sqlite", "claims.md", "claims.csv"}
+    assert set(before) == {"runs.sqlite"}  # some claims are shown, all are written
     assert main(["claims", "2", "16", "--stored", *out]) == 0
     assert "6 of 6 runs are stored" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert main(["reproduce", "fig03", "--stored", *out]) == 0  # in part
     assert "4 of 16 runs are stored" in capsys.readouterr().out
     assert (tmp_path / "fig03.svg").exists()
+    assert main(["claims", "--stored", *out]) == 0
+    assert "runs are missing)" in (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert (tmp_path / "claims.csv").exists()
+    store = Store(tmp_path / "runs.sqlite")
+    missing = store.missing(claims("bike2011", PRESETS["smoke"])[4].runs(2))
+    store.add([Failure(missing[0], "ValueError: no", {})])
+    assert main(["claims", "4", "--stored", *out]) == 1
+    assert "ValueError: no" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
+    """The command of the Makefile, at the smoke preset."""
+    root = Path(__file__).parent.parent
+    (line,) = re.findall(
+        r"^demo:.*\n\t\$\(BIN\)/(biv .+)$", (root / "Makefile").read_text(), re.MULTILINE
+    )
+    command = line.replace("laptop", "smoke").replace("--seeds 3", "--seeds 1").split()
+    run = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "| α=0.25 | C=μ/20 |" in run.stdout
+    assert run.stderr == ""  # no progress bar where nobody is watching
+    *_, paths = run.stdout.strip().splitlines()
+    assert {Path(path).name for path in paths.split()} == {
+        f"table1.{kind}" for kind in ("svg", "png", "csv", "tex", "md")
+    }
+    assert all((tmp_path / path).is_file() for path in paths.split())
 
 
 @pytest.mark.parametrize(

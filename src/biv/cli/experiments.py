@@ -57,9 +57,10 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
             raise ValueError(f"{path} is not there, and --stored trains nothing")
         store = Store(path)
         wanted = set(runs)
-        missing = len(store.missing(runs))
-        print(f"{len(wanted) - missing} of {len(wanted)} runs are stored.")
-        return store, runner.Plan(len(wanted) - missing, 0, [])
+        stored = len(wanted) - len(store.missing(runs))
+        print(f"{stored} of {len(wanted)} runs are stored.")
+        failed = [failure for failure in store.failures() if failure.run in wanted]
+        return store, runner.Plan(stored, 0, failed)
     store = Store(path)
     plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))
     print(f"{plan.trained} runs trained, {plan.stored} were stored already.")

@@ -14,6 +14,7 @@ from biv.experiments.spec import Loss, Noise, Run
 
 EPSILON = 0.05  # NOTE[DIFF] 15: the paper's, as the learning rate of a Run is
 EPSILONS = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+LARGE_EPSILONS = (10.0, 100.0)
 LOW_ALPHAS = (1.0, 0.5, 0.25)
 TABLE_CUTOFFS = (1 / 20, 1 / 4, 1.0, 5.0)
 FIGURE_CUTOFFS = (1 / 4, 1 / 2, 1.0, 2.0, 5.0)
@@ -244,12 +245,12 @@ def _ablation_lines(grid: Grid) -> tuple[Line, ...]:
 
 def _ablation_test(grid: Grid) -> Artefact:
     panel = Panel("", (*_ablation_lines(grid), grid.line("L2", gamma(1.0), L2)))
-    return Artefact("fig04", "AblationTest", "what ε and the normalisation do", (panel,))
+    return Artefact("fig04", "AblationTest", "what ε and the normalisation do, Gamma α=1", (panel,))
 
 
 def _ablation_train(grid: Grid) -> Artefact:
     panels = tuple(Panel(line.label, (line,)) for line in _ablation_lines(grid))
-    shows = "how much the training loss varies with and without ε and the normalisation"
+    shows = "variation of the training loss with and without ε and the normalisation, Gamma α=1"
     return Artefact("fig05", "AblationTrain", shows, panels, quantity="train_loss")
 
 
@@ -269,8 +270,13 @@ def _epsilon_bike(grid: Grid) -> Artefact:
 
 
 def _epsilon_binary(grid: Grid) -> Artefact:
-    panels = _epsilons(grid, Noise("binary", 0.5), (*EPSILONS, 10.0, 100.0))
-    return Artefact("fig08", "epsilonBinary", "ε where half the labels are almost clean", panels)
+    panels = _epsilons(grid, Noise("binary", 0.5), (*EPSILONS, *LARGE_EPSILONS))
+    return Artefact(
+        "fig08",
+        "epsilonBinary",
+        "ε under binary noise, half the labels almost clean (p=.5)",
+        panels,
+    )
 
 
 def _both(grid: Grid, noise: Noise, title: str) -> Panel:
@@ -315,7 +321,7 @@ def _batch_size(grid: Grid) -> Artefact:
         Panel(label, tuple(grid.batches(f"batch {n}", noise, loss, n) for n in BATCH_SIZES))
         for label, loss in (("BIV", BIV), ("L2", L2))
     )
-    return Artefact("fig14", "batchSize", "batches of 16 to 256 rows", panels)
+    return Artefact("fig14", "batchSize", "batches of 16 to 256 rows, Gamma α=1", panels)
 
 
 def _variance_noise(grid: Grid) -> Artefact:
@@ -325,7 +331,7 @@ def _variance_noise(grid: Grid) -> Artefact:
     lines = [grid.line(f"D_v={d:g}", disturbed(d), BIV) for d in (0.0, 0.5, 1.0, 2.0)]
     lines.append(grid.line("D_v=2, other reading", disturbed(2.0, squared=True), BIV))
     lines.append(grid.line("L2", gamma(1.0), L2))
-    shows = "variances that are themselves misjudged"
+    shows = "variances that are themselves misjudged, Gamma α=1"
     return Artefact("fig15", "VarNoise", shows, (Panel("", tuple(lines)),))
 
 

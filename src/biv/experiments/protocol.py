@@ -54,7 +54,7 @@ def source(dataset: str) -> Source:
 
 
 def _quiet_hours(data: Dataset) -> npt.NDArray[np.bool_]:
-    """From midnight to noon: the first half of the hour's angle, read off its sine."""
+    """Hours 0 to 12: the first half of the hour's angle, both ends included, by its sine."""
     sine = data.x[:, data.feature_names.index("hour_sin")]
     return np.asarray(sine >= 0)
 

@@ -245,7 +245,8 @@ def _work_on(runs: Sequence[Run]) -> list[Outcome]:
         return train(runs, _count)
     except Exception as error:
         if len(runs) == 1:
-            return [Failure(runs[0], f"{type(error).__name__}: {error}", provenance(0.0))]
+            told = f"{type(error).__name__}: {error}"
+            return [Failure(runs[0], told, provenance(time.monotonic()))]
         return [outcome for run in runs for outcome in _work_on([run])]
 
 

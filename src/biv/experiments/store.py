@@ -158,24 +158,26 @@ class Store:
             with self._connection() as connection:
                 connection.execute("PRAGMA page_size = 512")  # of a new file: curves are small
                 self._prepare(connection)
+        except sqlite3.OperationalError as error:
+            raise ValueError(f"{self.path} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(
                 f"{self.path} is not a store, or is damaged ({error}): move it away to begin anew"
             ) from error
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")  # one process makes the tables, others wait
+        if _is_blank(connection):
+            connection.execute("BEGIN IMMEDIATE")  # one process makes the tables, others wait
+            if _is_blank(connection):
+                for statement in SCHEMA.split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
-        if not tables and application == 0:
-            for statement in SCHEMA.split(";\n"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-        elif application != APPLICATION:
+        if application != APPLICATION:
             raise ValueError(f"{self.path} is a database of another kind, not a store of runs")
-        elif version != FORMAT:
+        if version != FORMAT:
             raise ValueError(
                 f"{self.path} must be a store of version {FORMAT}; found version {version}: use "
                 "the release of biv that wrote it, or begin another store"
@@ -268,6 +270,11 @@ class Store:
         with self._connection() as connection:
             rows = connection.execute("SELECT spec FROM runs WHERE error IS NULL ORDER BY key")
             return [Run.from_canonical(spec) for (spec,) in rows]
+
+
+def _is_blank(connection: sqlite3.Connection) -> bool:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return application == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchall()
 
 
 def _three_bytes(curve: npt.NDArray[Any]) -> Curve:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,11 @@ import numpy as np
 from biv.experiments.artefacts import (
     BIV,
     CLEAN,
+    EPSILON,
+    EPSILONS,
     IV,
     L2,
+    LARGE_EPSILONS,
     PRESETS,
     Artefact,
     Line,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, and three more: one method, one
+# Okabe and Ito's colours, which colour-blind readers tell apart, and some of Tol's: one method, one
 # colour.
 TRUTH_COLOUR = "#000000"
 METHOD_COLOURS: dict[Loss, str] = {
@@ -40,11 +42,13 @@ METHOD_COLOURS: dict[Loss, str] = {
     cutoff(1 / 4): "#56B4E9",
     cutoff(1 / 2): "#8C6D1F",
     cutoff(1.0): "#009E73",
-    cutoff(1.5): "#999999",
+    cutoff(1.5): "#AA4499",
     cutoff(2.0): "#999999",
     cutoff(5.0): "#B5A900",
-    Loss("cutoff", threshold=1.0, raw_threshold=True): "#009E73",
+    Loss("cutoff", threshold=1.0, raw_threshold=True): "#117733",
+    Loss("iv", epsilon=EPSILON): "#882255",
 }
+_EPSILONS = (*EPSILONS, *LARGE_EPSILONS)
 STYLE: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.spines.top": False,
@@ -56,6 +60,10 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 FORMATS = ("svg", "png")
+# What the paper shows on UTKFace alone.
+ONLY_FACES = (
+    "L2Var", "BU_BIV_CO", "epsilonUTKF", "epsilonBinary", "GammaHigh", "GammaUTKFLowAlpha",
+)  # fmt: skip
 POINTS = 120  # of a curve, at least, where it has more
 CAPTION_SIZE, CHARACTERS_AN_INCH = 6, 19
 
@@ -72,10 +80,16 @@ def draw(
         width = max(4.8, 3.4 * count)
         figure = Figure(figsize=(width, 3.8), dpi=150, layout="constrained")
         axes = figure.subplots(1, count, sharey=artefact.quantity == "test_loss", squeeze=False)[0]
-        for position, (axis, panel) in enumerate(zip(axes, artefact.panels, strict=True)):
-            _draw_panel(axis, artefact, panel, results, seeds)
-            if position == 0:
-                axis.set_ylabel(_QUANTITIES[artefact.quantity])
+        axes[0].set_ylabel(_QUANTITIES[artefact.quantity])
+        for axis, panel in zip(axes, artefact.panels, strict=True):
+            axis.set_title(panel.title, fontsize=8)
+            axis.set_xlabel("training samples seen, thousands")
+        if artefact.quantity == "test_loss":
+            _draw_tests(axes, artefact.panels, results, seeds)
+        else:
+            for axis, panel in zip(axes, artefact.panels, strict=True):
+                for line, colour in zip(panel.lines, _colours(panel), strict=True):
+                    _draw_training(axis, line, results, seeds, colour)
         figure.suptitle(f"{artefact.name} · {artefact.label}: {artefact.shows}", fontsize=9)
         wrapped = textwrap.fill(caption, int(CHARACTERS_AN_INCH * width))
         figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION_SIZE, color="#444444")
@@ -88,30 +102,33 @@ _QUANTITIES = {
 }
 
 
-def _draw_panel(
-    axis: Axes, artefact: Artefact, panel: Panel, results: Mapping[Run, Result], seeds: int
+def _draw_tests(
+    axes: Iterable[Axes], panels: Sequence[Panel], results: Mapping[Run, Result], seeds: int
 ) -> None:
-    axis.set_title(panel.title, fontsize=8)
-    axis.set_xlabel("training samples seen, thousands")
-    ends: list[tuple[float, str, Any]] = []
-    found: list[Summary] = []
-    for line, colour in zip(panel.lines, _colours(panel), strict=True):
-        if artefact.quantity == "train_loss":
-            _draw_training(axis, line, results, seeds, colour)
-            continue
-        own = summarise(line, results, seeds)
-        if own is None or not own.curves.size:
-            continue
-        found.append(own)
-        # More points than a figure can show make large files and nothing else.
-        shown = slice(None, None, max(1, len(own.samples) // POINTS))
-        samples, mean, std = own.samples[shown] / 1e3, own.mean[shown], own.std[shown]
-        axis.plot(samples, mean, color=colour, linewidth=1.2)
-        axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
-        ends.append((float(own.mean[-1]), line.label, colour))
-    if found:
-        axis.set_ylim(*_limits(found))
-        _label_ends(axis, ends)
+    """Curves of all panels, then limits that suit them all, then labels within these."""
+    drawn: list[tuple[Axes, list[tuple[Summary, Any]]]] = []
+    for axis, panel in zip(axes, panels, strict=True):
+        found = []
+        for line, colour in zip(panel.lines, _colours(panel), strict=True):
+            own = summarise(line, results, seeds)
+            if own is not None and own.curves.size:
+                _draw_test(axis, own, colour)
+                found.append((own, colour))
+        drawn.append((axis, found))
+    everything = [own for _, found in drawn for own, _ in found]
+    if not everything:
+        return
+    for axis, found in drawn:
+        axis.set_ylim(*_limits(everything))
+        _label_ends(axis, [(float(own.mean[-1]), own.line.label, c) for own, c in found])
+
+
+def _draw_test(axis: Axes, own: Summary, colour: Any) -> None:
+    # More points than a figure can show make large files and nothing else.
+    shown = slice(None, None, max(1, len(own.samples) // POINTS))
+    samples, mean, std = own.samples[shown] / 1e3, own.mean[shown], own.std[shown]
+    axis.plot(samples, mean, color=colour, linewidth=1.2)
+    axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
 
 
 def _colours(panel: Panel) -> list[Any]:
@@ -119,24 +136,27 @@ def _colours(panel: Panel) -> list[Any]:
     import matplotlib as mpl
 
     own = [_method_colour(line.run) for line in panel.lines]
-    last = max(len(own) - 1, 1)
-    return [
-        colour if colour and own.count(colour) == 1 else mpl.colormaps["viridis"](0.9 * k / last)
-        for k, colour in enumerate(own)
-    ]
+    alike = [position for position, colour in enumerate(own) if own.count(colour) > 1]
+    for position in alike:
+        own[position] = mpl.colormaps["viridis"](0.9 * position / (len(own) - 1))
+    return own
 
 
-def _method_colour(run: Run) -> str | None:
-    """None of a method whose settings are not those of the table."""
+def _method_colour(run: Run) -> Any:
+    """One colour for one method with one setting; None where something else is varied."""
+    import matplotlib as mpl
+
     if run.noise == CLEAN:
         return TRUTH_COLOUR
     if run.noise.disturbance or run.batch_size != Run.batch_size:
         return None
-    return METHOD_COLOURS.get(run.loss)
+    if run.loss.kind == "biv" and run.loss not in METHOD_COLOURS:
+        return mpl.colormaps["viridis"](0.9 * _EPSILONS.index(run.loss.epsilon) / len(_EPSILONS))
+    return METHOD_COLOURS[run.loss]
 
 
 def _limits(found: list[Summary]) -> tuple[float, float]:
-    """From below the lowest to where the middle curve is soon after its beginning."""
+    """From below the lowest to where curves are soon after their beginning, or end."""
     low = min(float(own.mean.min()) for own in found)
     high = max(float(np.quantile(own.mean, 0.9)) for own in found)
     middle = float(
@@ -149,10 +169,9 @@ def _limits(found: list[Summary]) -> tuple[float, float]:
 def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
     """Direct labels at the right end, moved apart where they would overlap."""
     bottom, top = axis.get_ylim()
-    gap, last = (top - bottom) * 0.052, -math.inf
-    for value, label, colour in sorted(ends, key=lambda end: end[0]):
-        height = max(min(value, top), bottom, last + gap)
-        last = height
+    ends = sorted(ends, key=lambda end: end[0])
+    heights = _apart([value for value, _, _ in ends], bottom, top, gap=(top - bottom) * 0.052)
+    for (value, label, colour), height in zip(ends, heights, strict=True):
         axis.annotate(
             f"{label} ↑" if value > top else label,
             (1.0, height),
@@ -166,15 +185,28 @@ def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
         )
 
 
+def _apart(values: Sequence[float], bottom: float, top: float, gap: float) -> list[float]:
+    """Rising values, moved as little as it takes to be within the limits and apart."""
+    heights: list[float] = []
+    for value in values:
+        heights.append(max(min(value, top), heights[-1] + gap if heights else bottom))
+    ceiling = top
+    for position in reversed(range(len(heights))):
+        heights[position] = min(heights[position], ceiling)
+        ceiling = heights[position] - gap
+    return heights
+
+
 def _draw_training(
     axis: Axes, line: Line, results: Mapping[Run, Result], seeds: int, colour: Any
 ) -> None:
     """The mean of each epoch and the deviation within it, over the runs."""
     there = [results[run] for run in line.runs(seeds) if run in results]
+    there = [result for result in there if not result.diverged]
     if not there:
         return
-    mean = np.nanmean([result.train_loss for result in there], axis=0)
-    spread = np.nanmean([result.train_loss_std for result in there], axis=0)
+    mean = np.mean([result.train_loss for result in there], axis=0)
+    spread = np.mean([result.train_loss_std for result in there], axis=0)
     run = line.run
     epoch = run.train_rows // run.batch_size * run.batch_size
     samples = np.arange(1, run.epochs + 1) * epoch / 1e3
@@ -194,14 +226,21 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     there = [run for run in runs if run in results]
     diverged = sum(results[run].diverged for run in there)
     run = artefact.panels[0].lines[0].run
+    sizes = sorted({each.batch_size for each in runs})
+    batches = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    interval = run.test_every * run.batch_size
     words = [
         f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training rows, "
-        f"{run.test_rows:,} test rows with clean labels, {run.epochs} epochs of the paper's "
-        f"network with {run.optimizer.capitalize()} at {run.learning_rate:g}, seeds: {seeds}.",
-        "Lines are means of test losses smoothed over 35 evaluations, bands one standard deviation."
+        f"noise of mean variance μ = .608 × the label variance, {run.test_rows:,} test rows with "
+        f"clean labels; {run.epochs} epochs of the paper's network, batches of {batches}, "
+        f"{run.optimizer.capitalize()} at {run.learning_rate:g}; seeds: {seeds}.",
+        f"Lines are means of test losses smoothed over 35 tests, one every {interval:,} samples; "
+        "bands are one standard deviation."
         if artefact.quantity == "test_loss"
         else "Lines are means over an epoch, bands the standard deviation within it.",
     ]
+    if artefact.label in ONLY_FACES and run.dataset.startswith("bike"):
+        words.append("The paper shows this on faces.")
     if len(there) < len(runs):
         words.append(f"{len(runs) - len(there)} of {len(runs)} runs are missing.")
     if diverged:

@@ -14,7 +14,7 @@ from biv.experiments.summary import Summary, summarise
 from biv.report.markdown import aligned
 
 LOSSES = ("panel", "line", "lowest test loss", "after thousand samples", "last", "diverged")
-VARIABILITY = ("line", "std / mean of the training loss within an epoch", "lowest", "highest seed")
+VARIABILITY = ("line", "std / mean of training loss in an epoch", "lowest seed", "highest seed")
 
 
 def numbers(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
@@ -45,5 +45,5 @@ def _losses(own: Summary | None) -> tuple[str, ...]:
 def _variability(line: Line, evidence: Evidence) -> tuple[str, ...]:
     values = list(Variability(line).values(evidence).values())
     if not values:
-        return (line.label, "not run", "", "")
+        return (line.label, "diverged" if evidence.of(line) else "not run", "", "")
     return (line.label, *(f"{value:.2f}" for value in (np.mean(values), min(values), max(values))))

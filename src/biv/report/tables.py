@@ -43,7 +43,7 @@ class Cell(NamedTuple):
         noise: "α=1", ...
         ours: What the store has, or None.
         paper: The paper's mean and standard deviation, or None where it has none.
-        best: Whether it is the lowest of its column, GT aside.
+        best: Whether it is the lowest of its column, GT and methods of which a run diverged aside.
         ratio: To GT.
         closed: The share of the gap between L2 and GT that it closes.
     """
@@ -63,7 +63,7 @@ def cells(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list
     for panel in artefact.panels:
         ours = {line.label: summarise(line, results, seeds) for line in panel.lines}
         lowest = {label: own.lowest if own else math.nan for label, own in ours.items()}
-        rivals = {k: v for k, v in lowest.items() if k != "GT" and not math.isnan(v)}
+        rivals = {k: lowest[k] for k, own in ours.items() if k != "GT" and own and not own.diverged}
         best = min(rivals, key=rivals.__getitem__) if rivals else None
         truth, plain = lowest["GT"], lowest["L2"]
         columns.append(
@@ -75,7 +75,7 @@ def cells(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list
                     PAPER.get(panel.title, {}).get(label),
                     label == best,
                     lowest[label] / truth,
-                    (plain - lowest[label]) / (plain - truth),
+                    (plain - lowest[label]) / (plain - truth) if plain != truth else math.nan,
                 )
                 for label, own in ours.items()
             ]
@@ -161,8 +161,11 @@ def latex(columns: Sequence[Sequence[Cell]]) -> str:
 
 def _latex_cell(cell: Cell) -> str:
     own = cell.ours
-    if own is None or math.isnan(own.lowest):
-        return "N.A."
+    if own is None:
+        return "not run"
+    note = f"({own.diverged}/{len(own.seeds)} diverged)" if own.diverged else ""
+    if math.isnan(own.lowest):
+        return f"N.A. {note}".strip()
     value = rf"\mathbf{{{own.lowest:.3f}}}" if cell.best else f"{own.lowest:.3f}"
-    note = f" ({own.diverged}/{len(own.seeds)} diverged)" if own.diverged else ""
-    return rf"${value} \pm {own.lowest_std:.3f}${note}"
+    spread = rf" \pm {own.lowest_std:.3f}" if len(own.curves) > 1 else ""
+    return f"${value}{spread}$ {note}".strip()
