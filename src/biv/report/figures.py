@@ -90,7 +90,8 @@ def draw(
             for axis, panel in zip(axes, artefact.panels, strict=True):
                 for line, colour in zip(panel.lines, _colours(panel), strict=True):
                     _draw_training(axis, line, results, seeds, colour)
-        figure.suptitle(f"{artefact.name} · {artefact.label}: {artefact.shows}", fontsize=9)
+        title = f"{artefact.name} · {artefact.label}: {artefact.shows}"
+        figure.suptitle(textwrap.fill(title, int(12 * width)), fontsize=9)
         wrapped = textwrap.fill(caption, int(CHARACTERS_AN_INCH * width))
         figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION_SIZE, color="#444444")
     return figure
