@@ -76,7 +76,7 @@ def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
     (line,) = re.findall(
         r"^demo:.*\n\t\$\(BIN\)/(biv .+)$", (root / "Makefile").read_text(), re.MULTILINE
     )
-    command = line.replace("laptop", "smoke").replace("--seeds 3", "--seeds 1").split()
+    command = line.replace("laptop", "smoke").replace("--seeds 5", "--seeds 1").split()
     run = subprocess.run(
         [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -21,7 +21,7 @@ EXAMPLES = """examples:
   biv reproduce table1                                  the table, on the whole of Bike Sharing
   biv reproduce fig03 varnoise                          figures, by number or by the paper's name
   biv reproduce all --jobs 2 --out results              everything, in two processes
-  biv reproduce table1 --dataset bike2011 --preset laptop --seeds 3     on shipped data, in a minute
+  biv reproduce table1 --dataset bike2011 --preset laptop     on shipped data, in a minute
   biv reproduce --list                                  every artefact, its runs, its time here
 
 Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the

@@ -78,7 +78,7 @@ def draw(
     with mpl.rc_context(STYLE):
         count = len(artefact.panels)
         width = max(4.8, 3.4 * count)
-        figure = Figure(figsize=(width, 3.8), dpi=150, layout="constrained")
+        figure = Figure(figsize=(width, 3.8), dpi=120, layout="constrained")
         axes = figure.subplots(1, count, sharey=artefact.quantity == "test_loss", squeeze=False)[0]
         axes[0].set_ylabel(_QUANTITIES[artefact.quantity])
         for axis, panel in zip(axes, artefact.panels, strict=True):
