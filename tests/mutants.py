@@ -497,8 +497,8 @@ MUTANTS = [
         ("np.isfinite(value) else None", "value == value else None"),
         ("raw.T.tobytes()", "raw.tobytes()"),
         ('connection.execute("BEGIN IMMEDIATE")\n            for', "for"),
-        ("elif version != FORMAT:", "elif False:"),
-        ("elif application != APPLICATION:", "elif False:"),
+        ("if version != FORMAT:", "if False:"),
+        ("if application != APPLICATION:", "if False:"),
         ('AND error IS NULL", (key,))\n        if', '", (key,))\n        if'),
     ),
     *of(
@@ -542,7 +542,7 @@ MUTANTS = [
     *of(
         "report/figures.py",
         "test_report.py",
-        ("own.count(colour) == 1", "True"),
+        ("own.count(colour) > 1", "False"),
         ("run.batch_size != Run.batch_size", "False"),
         ('"svg.hashsalt": "biv"', '"svg.hashsalt": None'),
     ),
