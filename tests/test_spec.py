@@ -81,8 +81,11 @@ def test_methods_of_a_seed_see_the_same_split_and_noise():
     assert clean.train.x is biv.train.x
     residual = (biv.train.y - clean.train.y) / biv.train.variance.sqrt()
     assert residual.std().item() == pytest.approx(1.0, abs=0.1)
-    other = make(replace(RUN, seed=4))
-    assert not (other.train.y == biv.train.y).all()
+    other, other_clean = make(replace(RUN, seed=4)), make(replace(RUN, seed=4, noise=Noise()))
+    assert not (other.train.x == biv.train.x).all()
+    assert not (other.train.variance == biv.train.variance).any()
+    drawn = (other.train.y - other_clean.train.y) / other.train.variance.sqrt()
+    assert not drawn.isclose(residual, atol=1e-3).all()
 
 
 def test_noise_has_the_mean_and_labels_the_scale_of_the_paper():
@@ -120,6 +123,9 @@ def test_regions_of_the_day_make_up_the_test_set():
         for region in ("all", "quiet", "noisy")
     }
     assert sizes["all"] == 264 == sizes["quiet"] + sizes["noisy"]
+    hour = source("bike2011").data.feature_names.index("hour_sin")
+    quiet, noisy = (make(replace(RUN, test_region=r)).test.x[:, hour] for r in ("quiet", "noisy"))
+    assert quiet.min() > noisy.max()
     member = make(replace(RUN, noise=Noise("hours", 0.1)))
     assert sorted(set(np.round(member.train.variance.flatten().tolist(), 4))) == pytest.approx(
         [0.0608, 1.2], rel=0.1
