@@ -139,8 +139,8 @@ def test_every_claim_fails_where_the_paper_is_wrong(number):
 def test_nothing_is_decided_by_nothing_or_by_one_seed(number):
     claim = ALL[number]
     nothing = claim.test({}, SEEDS)
-    assert nothing.overall == "undecided"
-    assert nothing.missing == len(claim.runs(SEEDS))
+    assert nothing.overall == "not run"
+    assert nothing.missing == nothing.asked == len(claim.runs(SEEDS))
     one = {run: result for run, result in world(claim).items() if run.seed == 0}
     assert claim.test(one, SEEDS).overall == "undecided"
 
@@ -286,7 +286,7 @@ def test_verdicts_are_told_with_effect_interval_and_seeds(verdicts):
 def test_what_is_missing_is_told_as_such():
     told = report.text([ALL[2].test({}, 1)], 1)
     assert "not run\n" in told
-    assert "0 hold, 0 fail, 1 undecided" in told
+    assert "0 hold, 0 fail, 0 undecided, 1 not run" in told
     assert "nan" not in told + report.markdown([ALL[2].test({}, 1)], 1)
     one = {run: result for run, result in world(ALL[2]).items() if run.seed == 0}
     assert "undecided at 1 seed\n" in report.text([ALL[2].test(one, 1)], 1)

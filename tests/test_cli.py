@@ -1,13 +1,18 @@
 """The command."""
 
+import os
 import re
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from biv.cli import main
+from biv.experiments import protocol
 from biv.experiments.artefacts import PRESETS
 from biv.experiments.claims import claims
 from biv.experiments.store import Failure, Store
@@ -20,18 +25,18 @@ def test_reproduce_trains_once_and_draws_from_the_store(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "24 runs trained, 0 were stored already" in shown
     assert "| α=0.25 | C=μ/20 |" in shown
-    table = (tmp_path / "table1.csv").read_bytes()
+    table = (tmp_path / "table1-bike2011-smoke.csv").read_bytes()
     assert main(["reproduce", "table1", "4", *out]) == 0
     assert "2 runs trained, 22 were stored already" in capsys.readouterr().out
-    assert (tmp_path / "table1.csv").read_bytes() == table
+    assert (tmp_path / "table1-bike2011-smoke.csv").read_bytes() == table
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {
         "runs.sqlite",
-        "table1.md",
-        "table1.tex",
-        "fig03.svg",
-        "fig03.png",
-        "fig04.svg",
+        "table1-bike2011-smoke.md",
+        "table1-bike2011-smoke.tex",
+        "fig03-bike2011-smoke.svg",
+        "fig03-bike2011-smoke.png",
+        "fig04-bike2011-smoke.svg",
     }
     assert main(["reproduce", "--list", *out]) == 0
     listed = capsys.readouterr().out
@@ -50,7 +55,7 @@ def test_claims_are_judged_from_the_store(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "6 runs trained, 0 were stored already" in shown
     assert re.search(r"^  2  Noise of mean", shown, re.MULTILINE)
-    assert re.search(r"^ 16  Half the clean rows", shown, re.MULTILINE)
+    assert re.search(r"^ 16  Twice as many clean rows", shown, re.MULTILINE)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"runs.sqlite"}  # some claims are shown, all are written
     assert main(["claims", "2", "16", "--stored", *out]) == 0
@@ -58,10 +63,12 @@ def test_claims_are_judged_from_the_store(tmp_path, capsys):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert main(["reproduce", "fig03", "--stored", *out]) == 0  # in part
     assert "4 of 16 runs are stored" in capsys.readouterr().out
-    assert (tmp_path / "fig03.svg").exists()
+    assert (tmp_path / "fig03-bike2011-smoke.svg").exists()
     assert main(["claims", "--stored", *out]) == 0
-    assert "runs are missing)" in (tmp_path / "claims.md").read_text(encoding="utf-8")
-    assert (tmp_path / "claims.csv").exists()
+    assert "runs are missing)" in (tmp_path / "claims-bike2011-smoke.md").read_text(
+        encoding="utf-8"
+    )
+    assert (tmp_path / "claims-bike2011-smoke.csv").exists()
     store = Store(tmp_path / "runs.sqlite")
     missing = store.missing(claims("bike2011", PRESETS["smoke"])[4].runs(2))
     store.add([Failure(missing[0], "ValueError: no", {})])
@@ -84,7 +91,7 @@ def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
     assert run.stderr == ""  # no progress bar where nobody is watching
     *_, paths = run.stdout.strip().splitlines()
     assert {Path(path).name for path in paths.split()} == {
-        f"table1.{kind}" for kind in ("svg", "png", "csv", "tex", "md")
+        f"table1-bike2011-smoke.{kind}" for kind in ("svg", "png", "csv", "tex", "md")
     }
     assert all((tmp_path / path).is_file() for path in paths.split())
 
@@ -126,3 +133,77 @@ def test_whoever_reads_may_have_seen_enough():
     run = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert run.stdout.startswith("name ")
     assert run.stderr == ""
+
+
+def test_a_folder_is_asked_for(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for command in (["reproduce", "--list"], ["claims"]):
+        assert main([*command, "--out", str(file)]) == 2
+        assert "--out must be a folder" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
+def test_what_is_not_stored_takes_no_file_s_place(tmp_path, capsys):
+    Store(tmp_path / "runs.sqlite")
+    for command in (["reproduce", "fig03"], ["claims"]):
+        assert main([*command, "--stored", "--dataset", "bike2011", "--out", str(tmp_path)]) == 2
+        assert "has none of these" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.sqlite"]
+
+
+def test_data_that_are_not_on_hand_leave_nothing_behind(tmp_path, monkeypatch, capsys):
+    def load():
+        raise FileNotFoundError("no such data")
+
+    protocol.source.cache_clear()
+    monkeypatch.setattr("biv.experiments.protocol.load_bike", load)
+    assert main(["reproduce", "fig03", "--out", str(tmp_path / "new")]) == 2
+    assert "no such data" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_store_that_cannot_be_written_to_is_told_before_training(tmp_path, monkeypatch, capsys):
+    Store(tmp_path / "runs.sqlite")
+    holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("biv.experiments.store.PATIENCE", 0.1)
+    monkeypatch.setattr("biv.experiments.runner._outcomes", lambda *_: pytest.fail("it trained"))
+    out = ["--dataset", "bike2011", "--preset", "smoke", "--out", str(tmp_path)]
+    assert main(["reproduce", "fig03", *out]) == 2
+    assert "runs.sqlite cannot be used: database is locked" in capsys.readouterr().err
+    holder.close()
+
+
+def test_claims_are_listed_with_their_runs(tmp_path, capsys):
+    assert main(["claims", "--list", "--dataset", "bike2011", "--out", str(tmp_path / "new")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^claim 19 +240 +0 +[\d.]+ (min|s) +Plain SGD", shown, re.MULTILINE)
+    assert "claim 16" not in shown
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert re.fullmatch(r"biv \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path):
+    """Ctrl-C, to the whole group as a terminal sends it: no traceback, no process left."""
+    command = [sys.executable, "-m", "biv", "reproduce", "table1", "--dataset", "bike2011"]
+    command += ["--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]  # minutes, if it were let
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert "runs to train" in process.stdout.readline()
+    time.sleep(8)  # workers have begun
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip() == "biv: interrupted; what was finished is stored"
+    with pytest.raises(ProcessLookupError):  # workers, and what Python starts beside them
+        for _ in range(100):
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+    assert len(Store(tmp_path / "runs.sqlite")) == 0

@@ -120,7 +120,7 @@ def test_panels_share_limits_that_hold_all_labels():
     for axis in figure.axes:
         labels = [text for text in axis.texts if text.get_text()]
         assert len(labels) == 8
-        assert all(low <= text.xy[1] <= high for text in labels)
+        assert all(low <= text.xyann[1] <= high for text in labels)
     assert "C=μ/20 ↑" in [text.get_text() for text in figure.axes[0].texts]
 
 

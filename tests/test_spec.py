@@ -172,6 +172,7 @@ def test_the_sixteen_artefacts():
     [
         ("fig03", "Gamma_BIV_CO"),
         ("3", "Gamma_BIV_CO"),
+        ("Fig3", "Gamma_BIV_CO"),
         ("varnoise", "VarNoise"),
         ("TABLE1", "GammaResults"),
     ],

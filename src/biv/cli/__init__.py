@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
 from biv.cli import claims, reproduce
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"biv {metadata.version('biv')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     reproduce.add_to(commands)
     claims.add_to(commands)
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 141  # as a shell says it
     except (ValueError, OSError) as error:
         print(f"biv: {error}", file=sys.stderr)
         return 2

@@ -7,17 +7,18 @@ from typing import Any
 
 from biv.cli import experiments
 from biv.experiments.artefacts import PRESETS
-from biv.experiments.claims import claims, find
+from biv.experiments.claims import COUNT, claims, find
 from biv.report import claims as report
 
 EXAMPLES = """examples:
   biv claims                                            all of them, on the whole of Bike Sharing
   biv claims 4 19                                       two of them, shown and not written
+  biv claims --list                                     each with its runs and its time here
   biv claims --stored --out results                     from the runs that are in results, no more
   biv claims --dataset bike2011 --preset laptop         on shipped data, in less time
 
 Runs are kept in OUT/runs.sqlite, shared with `biv reproduce`: what is there is not trained again.
-A verdict is a paired comparison over seeds, by a rule and margins that were fixed beforehand.
+A verdict is a paired comparison over seeds, by one rule for all.
 """
 
 
@@ -43,20 +44,31 @@ def call(options: argparse.Namespace) -> int:
     known = claims(options.dataset, PRESETS[options.preset])
     chosen = [find(number, known) for number in dict.fromkeys(options.numbers)]
     chosen = chosen or list(known.values())
+    if options.list:
+        things = [
+            experiments.Listed(f"claim {c.number}", "", c.runs(options.seeds), c.says)
+            for c in chosen
+        ]
+        print(experiments.listing(things, options))
+        return 0
     runs = list(dict.fromkeys(run for claim in chosen for run in claim.runs(options.seeds)))
     store, plan = experiments.train_missing(runs, options)
     results = store.results(runs)
     verdicts = [claim.test(results, options.seeds) for claim in chosen]
-    print(f"\n{report.text(verdicts, options.seeds)}\n")
+    where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
+    if absent := sorted({*range(1, COUNT + 1)} - set(known)):
+        where += f" Left out for want of rows: claim {', '.join(map(str, absent))}."
+    if options.preset != experiments.DEFAULT_PRESET:
+        where += " These are not the paper's settings."
+    print(f"\n{report.text(verdicts, options.seeds)}\n\n{where}\n")
     if len(chosen) < len(known):  # a file of some would take the place of the file of all
         return experiments.report_failures(plan)
-    where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
     texts = {
         "md": f"# The paper's claims\n\n{where} {report.markdown(verdicts, options.seeds)}\n",
         "csv": report.comma_separated(verdicts),
     }
     for suffix, content in texts.items():
-        path = options.out / f"claims.{suffix}"
+        path = options.out / f"{experiments.stem('claims', options)}.{suffix}"
         path.write_text(content, encoding="utf-8")
         print(path)
     return experiments.report_failures(plan)

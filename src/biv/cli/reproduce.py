@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
-import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from biv.cli import experiments
-from biv.experiments import runner
-from biv.experiments.artefacts import PRESETS, Artefact, Preset, artefacts, find
-from biv.experiments.spec import Run
+from biv.experiments.artefacts import PRESETS, Artefact, artefacts, find
 from biv.experiments.store import Store
 from biv.report import figures, lines, tables
 
@@ -25,7 +19,7 @@ EXAMPLES = """examples:
   biv reproduce --list                                  every artefact, its runs, its time here
 
 Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the
-stacks in flight only.
+stacks in flight only. Several commands may share OUT; each trains what was missing when it began.
 """
 
 
@@ -41,7 +35,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
     )
-    parser.add_argument("--list", action="store_true", help="show every artefact and train nothing")
     experiments.add_options(parser)
     parser.set_defaults(call=call)
 
@@ -49,16 +42,16 @@ def add_to(commands: Any) -> None:
 def call(options: argparse.Namespace) -> int:
     """Train what is missing, then draw everything from the store."""
     experiments.check(options)
-    preset = PRESETS[options.preset]
-    known = artefacts(options.dataset, preset)
+    known = artefacts(options.dataset, PRESETS[options.preset])
     if "all" in options.names or (options.list and not options.names):
         chosen = list(known.values())
     else:
         chosen = list(dict.fromkeys(find(name, known) for name in options.names))
     if options.list:
-        path = options.out / experiments.STORE
-        store = Store(path) if path.exists() else None  # looking leaves nothing behind
-        print(listing(chosen, store, options.seeds, options.jobs or os.cpu_count() or 1))
+        things = [
+            experiments.Listed(a.name, a.label, a.runs(options.seeds), a.shows) for a in chosen
+        ]
+        print(experiments.listing(things, options))
         return 0
     if not chosen:
         raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
@@ -67,16 +60,17 @@ def call(options: argparse.Namespace) -> int:
     runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
     store, plan = experiments.train_missing(runs, options)
     for artefact in chosen:
-        write(artefact, store, options.seeds, preset, options.out)
+        write(artefact, store, options)
     return experiments.report_failures(plan)
 
 
-def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: Path) -> None:
+def write(artefact: Artefact, store: Store, options: argparse.Namespace) -> None:
     """An artefact from the store alone: files, and what a person wants to see at once."""
+    seeds, folder = options.seeds, options.out
     results = store.results(artefact.runs(seeds))
-    folder.mkdir(parents=True, exist_ok=True)
+    name = experiments.stem(artefact.name, options)
     caption = figures.caption(artefact, results, seeds)
-    paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, artefact.name)
+    paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, name)
     texts = {}
     if artefact.name == "table1":
         columns = tables.cells(artefact, results, seeds)
@@ -86,37 +80,8 @@ def write(artefact: Artefact, store: Store, seeds: int, preset: Preset, folder: 
         table = lines.numbers(artefact, results, seeds)
     texts["md"] = f"{table}\n\n{caption}\n"
     for suffix, text in texts.items():
-        paths.append(folder / f"{artefact.name}.{suffix}")
+        paths.append(folder / f"{name}.{suffix}")
         paths[-1].write_text(text, encoding="utf-8")
     print(f"\n{table}\n")
-    print(f"{artefact.name} ({preset.name} preset): {caption}")
+    print(f"{artefact.name} ({options.preset} preset): {caption}")
     print("  " + "  ".join(str(path) for path in paths), flush=True)
-
-
-def listing(known: Iterable[Artefact], store: Store | None, seeds: int, jobs: int) -> str:
-    """Every artefact, its runs, what is stored of them, and how long the rest would take."""
-    pace = seconds_a_unit()
-    rows = [f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows"]
-    for artefact in known:
-        runs = artefact.runs(seeds)
-        missing = store.missing(runs) if store else runs
-        seconds = runner.rows_forward(missing) * pace / jobs
-        time_left = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-        rows.append(
-            f"{artefact.name:7} {artefact.label:18} {len(runs):5} {len(runs) - len(missing):6} "
-            f"{time_left:>8}  {artefact.shows}"
-        )
-    rows.append(
-        f"\nTimes are estimates for {jobs} processes on this machine, each artefact by itself; "
-        "runs that several share are trained once."
-    )
-    return "\n".join(rows)
-
-
-def seconds_a_unit() -> float:
-    """What a row passed forward costs here, measured on a few epochs of a small stack."""
-    sample: Sequence[Run] = artefacts("bike2011", PRESETS["smoke"])["table1"].runs(1)
-    runner.train(sample[:2])  # the data set is read, the library warm
-    start = time.perf_counter()
-    runner.train(sample)
-    return (time.perf_counter() - start) / runner.rows_forward(sample)

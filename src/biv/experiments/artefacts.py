@@ -19,6 +19,7 @@ LOW_ALPHAS = (1.0, 0.5, 0.25)
 TABLE_CUTOFFS = (1 / 20, 1 / 4, 1.0, 5.0)
 FIGURE_CUTOFFS = (1 / 4, 1 / 2, 1.0, 2.0, 5.0)
 BATCH_SIZES = (16, 32, 64, 128, 256)
+V_MAX = "V is the variance of P(σ²), V_max = μ²/3 the largest of a uniform one."
 
 CLEAN = Noise()
 L2, IV, BIV = Loss("l2"), Loss("iv"), Loss("biv", epsilon=EPSILON)
@@ -104,6 +105,7 @@ class Artefact:
         shows: What is to be seen, in a line.
         panels: The grid.
         quantity: "test_loss" or "train_loss".
+        terms: What the words on it mean, for a caption.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Artefact:
     shows: str
     panels: tuple[Panel, ...]
     quantity: str = "test_loss"
+    terms: str = ""
 
     def runs(self, seeds: int) -> list[Run]:
         """Every run of it, each once."""
@@ -158,14 +161,15 @@ def artefacts(dataset: str, preset: Preset) -> dict[str, Artefact]:
 
 
 def find(name: str, among: dict[str, Artefact]) -> Artefact:
-    """By "table1", "fig03", "3" or the paper's own label, whatever the case.
+    """By "table1", "fig03", "fig3", "3" or the paper's own label, whatever the case.
 
     Raises:
         ValueError: There is none of that name.
     """
     asked = name.lower()
-    if asked.isdigit():
-        asked = f"fig{int(asked):02d}"
+    number = asked.removeprefix("fig")
+    if number.isdigit():
+        asked = f"fig{int(number):02d}"
     for artefact in among.values():
         if asked in (artefact.name, artefact.label.lower()):
             return artefact
@@ -197,7 +201,7 @@ def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[Panel, ...]:
 
 def _table(grid: Grid) -> Artefact:
     panels = _low_alphas(grid, {"L2": L2, "BIV": BIV, "IV": IV})
-    return Artefact("table1", "GammaResults", "lowest test loss under Gamma noise", panels)
+    return Artefact("table1", "GammaResults", "test losses under Gamma noise", panels)
 
 
 def _l2_var(grid: Grid) -> Artefact:
@@ -209,9 +213,8 @@ def _l2_var(grid: Grid) -> Artefact:
         "binary p=.5": Noise("binary", 0.5),
     }
     lines = [grid.line(label, noise, L2) for label, noise in noises.items()]
-    return Artefact(
-        "fig01", "L2Var", "L2 under noises of one mean", (Panel("", (*lines, grid.truth)),)
-    )
+    panel = Panel("", (*lines, grid.truth))
+    return Artefact("fig01", "L2Var", "L2 under noises of one mean", (panel,), terms=V_MAX)
 
 
 def _binary(grid: Grid) -> Artefact:
@@ -222,7 +225,9 @@ def _binary(grid: Grid) -> Artefact:
         return Panel(f"p={p:g}", (*lines, grid.truth))
 
     shows = "two regimes of noise: BIV beside a cutoff between them"
-    return Artefact("fig02", "BU_BIV_CO", shows, tuple(panel(p) for p in (0.3, 0.5, 0.7, 0.9)))
+    panels = tuple(panel(p) for p in (0.3, 0.5, 0.7, 0.9))
+    terms = "A share p of the labels has σ² ~ U(0, 1), the others one σ²; C = 1, in raw units."
+    return Artefact("fig02", "BU_BIV_CO", shows, panels, terms=terms)
 
 
 def _gamma_cutoffs(grid: Grid) -> Artefact:
@@ -251,7 +256,8 @@ def _ablation_test(grid: Grid) -> Artefact:
 def _ablation_train(grid: Grid) -> Artefact:
     panels = tuple(Panel(line.label, (line,)) for line in _ablation_lines(grid))
     shows = "variation of the training loss with and without ε and the normalisation, Gamma α=1"
-    return Artefact("fig05", "AblationTrain", shows, panels, quantity="train_loss")
+    terms = "Scales differ from panel to panel."
+    return Artefact("fig05", "AblationTrain", shows, panels, quantity="train_loss", terms=terms)
 
 
 def _epsilons(grid: Grid, noise: Noise, epsilons: Sequence[float]) -> tuple[Panel, ...]:
@@ -291,7 +297,7 @@ def _gamma_high(grid: Grid) -> Artefact:
 def _uniform(grid: Grid) -> Artefact:
     spreads = {"V=0": 0.0, "V=V_max/2": 0.5, "V=V_max": 1.0}
     panels = tuple(_both(grid, Noise("uniform", v), title) for title, v in spreads.items())
-    return Artefact("fig10", "Uniform_both", "uniform noise of growing spread", panels)
+    return Artefact("fig10", "Uniform_both", "uniform noise of growing spread", panels, terms=V_MAX)
 
 
 def _uniform_cutoffs(grid: Grid) -> Artefact:
@@ -302,7 +308,8 @@ def _uniform_cutoffs(grid: Grid) -> Artefact:
         return Panel(title, tuple(lines))
 
     panels = (panel("V=V_max", 1.0), panel("V=V_max/2", 0.5))
-    return Artefact("fig11", "UniformBikeCutoff", "cutoffs under uniform noise", panels)
+    shows = "cutoffs under uniform noise"
+    return Artefact("fig11", "UniformBikeCutoff", shows, panels, terms=V_MAX)
 
 
 def _low_alpha_bike(grid: Grid) -> Artefact:
@@ -332,7 +339,11 @@ def _variance_noise(grid: Grid) -> Artefact:
     lines.append(grid.line("D_v=2, other reading", disturbed(2.0, squared=True), BIV))
     lines.append(grid.line("L2", gamma(1.0), L2))
     shows = "variances that are themselves misjudged, Gamma α=1"
-    return Artefact("fig15", "VarNoise", shows, (Panel("", tuple(lines)),))
+    terms = (
+        "σ² is told with an error of standard deviation √D_v·σ²/3 (other reading: D_v·σ²/3); "
+        "labels keep the true one."
+    )
+    return Artefact("fig15", "VarNoise", shows, (Panel("", tuple(lines)),), terms=terms)
 
 
 _FIGURES = (

@@ -135,8 +135,9 @@ class Claim:
     def test(self, results: Mapping[Run, Result], seeds: int) -> Verdict:
         """What the runs say of it."""
         evidence = Evidence(results, seeds)
-        missing = sum(run not in results for run in self.runs(seeds))
-        return Verdict(self, tuple(part.find(evidence) for part in self.parts), missing)
+        findings = tuple(part.find(evidence) for part in self.parts)
+        wanted = self.runs(seeds)
+        return Verdict(self, findings, len(wanted), sum(run not in results for run in wanted))
 
 
 @dataclass(frozen=True)
@@ -146,17 +147,19 @@ class Verdict:
     Attributes:
         claim: Which.
         findings: One a part.
-        missing: How many of its runs are not there.
+        asked: How many runs it wants.
+        missing: How many of them are not there.
     """
 
     claim: Claim
     findings: tuple[Finding, ...]
+    asked: int
     missing: int
 
     @property
     def overall(self) -> str:
-        """One of "holds", "fails", "undecided"."""
-        return verdicts.overall(self.findings)
+        """One of "holds", "fails", "undecided", "not run"."""
+        return "not run" if self.missing == self.asked else verdicts.overall(self.findings)
 
     def count(self, verdict: str) -> int:
         """How many parts have this verdict."""
@@ -478,3 +481,4 @@ _CLAIMS: tuple[tuple[str, Callable[[_Lines], Parts]], ...] = (
     ("Plain SGD: normalisation keeps the learning rate usable whatever the noise", _sgd),
     ("Noise that depends on the input: weights penalise the noisy region doubly", _regions),
 )
+COUNT = len(_CLAIMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
+import signal
 import subprocess
 import threading
 import time
@@ -162,12 +163,14 @@ def complete(
         say: Called with a line for every finished stack.
 
     Raises:
+        ValueError: A data set is not on hand, or the store cannot be written to.
         RuntimeError: A process was ended from outside; what was done before is stored.
     """
     wanted = list(dict.fromkeys(runs))
     missing = store.missing(wanted)
     if not missing:
         return Plan(len(wanted), 0, [])
+    store.add([])  # a store that cannot be written to is an error here, not after the training
     for dataset in {run.dataset for run in missing}:
         protocol.source(dataset)  # a data set that is not on hand is an error here, once
     workers = jobs or os.cpu_count() or 1
@@ -199,9 +202,9 @@ def _outcomes(
 ) -> Iterator[tuple[Sequence[Run], list[Outcome]]]:
     """Every stack with its outcomes, as they are done."""
     context = multiprocessing.get_context("spawn")
-    steps = context.Value("q", 0)
+    steps, stop = context.Value("q", 0), context.Event()
     pool = ProcessPoolExecutor(
-        min(workers, len(stacks)), context, initializer=_begin, initargs=(steps, os.getpid())
+        min(workers, len(stacks)), context, initializer=_begin, initargs=(steps, stop, os.getpid())
     )
     with pool:
         waiting: dict[Future[list[Outcome]], Sequence[Run]] = {
@@ -219,16 +222,20 @@ def _outcomes(
                 "done before is stored: start again to go on"
             ) from error
         finally:
+            stop.set()  # when all is done, or when interrupted: within a step
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-_steps: Any = None  # of this worker process: the counter that all share
+# Of this worker process: the counter that all share, and the event that ends them all.
+_steps: Any = None
+_stop: Any = None
 
 
-def _begin(steps: Any, parent: int) -> None:
-    """Set up a worker: one thread, and an end when its parent is no more."""
-    global _steps
-    _steps = steps
+def _begin(steps: Any, stop: Any, parent: int) -> None:
+    """Set up a worker: one thread, and an end when its parent says so or is no more."""
+    global _steps, _stop
+    _steps, _stop = steps, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     torch.set_num_threads(1)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -251,5 +258,7 @@ def _work_on(runs: Sequence[Run]) -> list[Outcome]:
 
 
 def _count(steps: int) -> None:
+    if _stop.is_set():
+        os._exit(1)
     with _steps.get_lock():
         _steps.value += steps

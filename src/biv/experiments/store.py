@@ -158,8 +158,6 @@ class Store:
             with self._connection() as connection:
                 connection.execute("PRAGMA page_size = 512")  # of a new file: curves are small
                 self._prepare(connection)
-        except sqlite3.OperationalError as error:
-            raise ValueError(f"{self.path} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(
                 f"{self.path} is not a store, or is damaged ({error}): move it away to begin anew"
@@ -188,14 +186,19 @@ class Store:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        try:
+            connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        except sqlite3.OperationalError as error:
+            raise ValueError(f"{self.path} cannot be used: {error}") from error
         try:
             yield connection
             if connection.in_transaction:
                 connection.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):  # locked, read-only, no folder
+                raise ValueError(f"{self.path} cannot be used: {error}") from error
             raise
         finally:
             connection.close()

@@ -79,32 +79,33 @@ def _numbers(found: Finding) -> tuple[object, ...]:
 
 def headline(verdict: Verdict, seeds: int) -> str:
     """The verdict, and how many parts are behind it."""
-    asked = len(verdict.claim.runs(seeds))
-    if verdict.missing == asked:
-        return "not run"
     count = sum(finding.verdict != "shown" for finding in verdict.findings)
     words = {
         "holds": "holds",
         "fails": "FAILS",
+        "not run": "not run",
         "undecided": f"undecided at {seeds} seed{'s' if seeds > 1 else ''}",
     }[verdict.overall]
+    if verdict.overall == "not run":
+        return words
     notes = []
     if count > 1:
         held, failed = verdict.count("holds"), verdict.count("fails")
         told = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
         notes.append(f"all {count} parts" if held == count else told)
     if verdict.missing:
-        notes.append(f"{verdict.missing} of {asked} runs are missing")
+        notes.append(f"{verdict.missing} of {verdict.asked} runs are missing")
     return f"{words} ({'; '.join(notes)})" if notes else words
 
 
 def totals(verdicts: Sequence[Verdict]) -> str:
     """How many of each."""
     each = [verdict.overall for verdict in verdicts]
-    return (
-        f"Of {len(each)}: {each.count('holds')} hold, {each.count('fails')} fail, "
-        f"{each.count('undecided')} undecided."
-    )
+    words = [f"{each.count('holds')} hold", f"{each.count('fails')} fail"]
+    words.append(f"{each.count('undecided')} undecided")
+    if "not run" in each:
+        words.append(f"{each.count('not run')} not run")
+    return f"Of {len(each)}: {', '.join(words)}."
 
 
 PART_HEADER = ("part", "claimed", "ratio", "95 % interval", "seeds", "verdict")

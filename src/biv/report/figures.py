@@ -66,6 +66,7 @@ ONLY_FACES = (
 )  # fmt: skip
 POINTS = 120  # of a curve, at least, where it has more
 CAPTION_SIZE, CHARACTERS_AN_INCH = 6, 19
+LABELS_AT = 1.06  # widths of the axes from the left: a thin line leads there from a curve's end
 
 
 def draw(
@@ -175,10 +176,11 @@ def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
     for (value, label, colour), height in zip(ends, heights, strict=True):
         axis.annotate(
             f"{label} ↑" if value > top else label,
-            (1.0, height),
+            (1.0, min(value, top)),
             xycoords=axis.get_yaxis_transform(),
-            xytext=(3, 0),
-            textcoords="offset points",
+            xytext=(LABELS_AT, height),
+            textcoords=axis.get_yaxis_transform(),
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0},
             color=colour,
             fontsize=7,
             va="center",
@@ -232,14 +234,20 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     interval = run.test_every * run.batch_size
     words = [
         f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training rows, "
-        f"noise of mean variance μ = .608 × the label variance, {run.test_rows:,} test rows with "
-        f"clean labels; {run.epochs} epochs of the paper's network, batches of {batches}, "
-        f"{run.optimizer.capitalize()} at {run.learning_rate:g}; seeds: {seeds}.",
-        f"Lines are means of test losses smoothed over 35 tests, one every {interval:,} samples; "
-        "bands are one standard deviation."
-        if artefact.quantity == "test_loss"
-        else "Lines are means over an epoch, bands the standard deviation within it.",
+        f"noise of mean variance μ = .608 × the label variance; {run.epochs} epochs of the paper's "
+        f"network, batches of {batches}, {run.optimizer.capitalize()} at {run.learning_rate:g}; "
+        f"seeds: {seeds}."
     ]
+    if artefact.quantity == "test_loss":
+        words.append(
+            f"{run.test_rows:,} test rows with clean labels. Lines are means of test losses "
+            f"smoothed over 35 tests, one every {interval:,} samples; bands are one standard "
+            "deviation."
+        )
+    else:
+        words.append("Lines are means over an epoch, bands the standard deviation within it.")
+    if artefact.terms:
+        words.append(artefact.terms)
     if artefact.label in ONLY_FACES and run.dataset.startswith("bike"):
         words.append("The paper shows this on faces.")
     if len(there) < len(runs):
