@@ -23,6 +23,7 @@ OPTIMIZERS = {
     "adam": Schedule(epochs=6, batch_size=51, test_every=4),
     "adamw": Schedule(epochs=6, batch_size=51, optimizer="adamw", weight_decay=0.1),
     "momentum": Schedule(epochs=6, batch_size=51, optimizer="sgd", momentum=0.9),
+    "averaged": Schedule(epochs=6, batch_size=51, averaging=2.5),
 }
 
 

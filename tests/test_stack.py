@@ -41,6 +41,7 @@ SCHEDULES = {
     "momentum": Schedule(
         epochs=4, batch_size=256, optimizer="sgd", momentum=0.9, weight_decay=0.01
     ),
+    "averaged": Schedule(epochs=4, batch_size=51, optimizer="adamw", averaging=3, test_every=4),
 }
 
 
@@ -157,7 +158,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_readable_loop_is_what_anyone_would_write(name):
     """Torch's optimisers, called here by their own names; orders drawn from the order's seed."""
     schedule, rows = SCHEDULES[name], triplets(0)
@@ -435,6 +436,43 @@ def test_what_is_learned_is_the_truth():
     with torch.no_grad():
         error = (trained.module(member.test.x) - member.test.y).square().mean().item()
     assert error == pytest.approx(trained.history.test_loss[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("eta", "weight"), [(0, lambda t: 1), (1, lambda t: t), (3, lambda t: t * (t + 1) * (t + 2))]
+)
+def test_an_average_weighs_steps_by_a_power_of_time(eta, weight):
+    """Of all steps alike for η = 0; by t^η or nearly, for a whole number."""
+    members = seven_members()[:3]
+    schedule = Schedule(epochs=3, batch_size=51, averaging=eta, test_every=6)
+    stack, seen = Stack(MODELS["mlp"], members, schedule), []
+    plain = Stack(MODELS["mlp"], members, replace(schedule, averaging=None))
+    for _ in range(3):
+        plain.run_epoch(lambda: seen.append([plain.module(r) for r in range(3)]))
+        stack.run_epoch()
+    weights = [weight(t) for t in range(1, 19)]
+    for r, member in enumerate(members):
+        average, last = stack.module(r), plain.module(r)
+        for name, value in average.named_parameters():
+            steps = torch.stack([step[r].get_parameter(name).detach().double() for step in seen])
+            mean = torch.einsum("t,t...->...", torch.tensor(weights).double(), steps) / sum(weights)
+            torch.testing.assert_close(value.double(), mean, rtol=1e-4, atol=1e-6)
+            assert not torch.allclose(value, last.get_parameter(name))
+        with torch.no_grad():
+            own = average(member.test.x)
+        torch.testing.assert_close(stack.predict(member.test.x)[r], own)
+        score = (own - member.test.y).square().mean().item()
+        assert stack.histories()[r].test_loss[-1] == pytest.approx(score, rel=1e-5)
+        assert (stack.histories()[r].train_loss == plain.histories()[r].train_loss).all()
+
+
+def test_an_average_of_what_has_diverged_stays_finite():
+    members = seven_members()[:3]
+    members[1] = replace(members[1], learning_rate=1e18)
+    schedule = Schedule(epochs=2, batch_size=51, averaging=1, test_every=None)
+    trained = train_stack(MODELS["mlp"], members, schedule)
+    assert trained[1].history.diverged_at is not None
+    assert all(p.isfinite().all() for p in trained[1].module.parameters())
 
 
 def test_predictions_are_the_members_own():

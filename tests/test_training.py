@@ -122,6 +122,7 @@ def test_a_member_must_make_sense(changes, error, message):
         ({"weight_decay": -1.0}, "weight_decay"),
         ({"momentum": 1.0, "optimizer": "sgd"}, r"momentum must be in \[0, 1\)"),
         ({"momentum": 0.9}, "momentum is for 'sgd'; found it with 'adam'"),
+        ({"averaging": -0.5}, "averaging must be .*; found -0.5"),
     ],
 )
 def test_a_schedule_must_make_sense(settings, message):

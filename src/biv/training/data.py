@@ -176,6 +176,10 @@ class Schedule:
         optimizer: "adam", "adamw" or "sgd", torch's own.
         weight_decay: Of the optimiser.
         momentum: Of "sgd".
+        averaging: η of an average of the parameters over time, by which members are tested and
+            predict; None takes the last ones. After step n, it moves towards the parameters by
+            (η + 1)/(n + η) of the way (Shamir and Zhang, 2013): 0 is the mean of all steps, and
+            η > 0 rests on the last 1/(η + 1) of them or so.
     """
 
     epochs: int = 100
@@ -185,6 +189,7 @@ class Schedule:
     optimizer: str = "adam"
     weight_decay: float = 0.0
     momentum: float = 0.0
+    averaging: float | None = None
 
     def __post_init__(self) -> None:
         _checks.integer("epochs", self.epochs, at_least=0)
@@ -196,6 +201,8 @@ class Schedule:
             raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
         _checks.real_number("weight_decay", self.weight_decay, _checks.NON_NEGATIVE)
         _checks.real_number("momentum", self.momentum, _checks.Range(0.0, limit=1.0))
+        if self.averaging is not None:
+            _checks.real_number("averaging", self.averaging, _checks.NON_NEGATIVE)
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is for 'sgd'; found it with {self.optimizer!r}")
 
@@ -212,6 +219,11 @@ class Schedule:
                 "batch_size, or drop_last=False"
             )
         return steps
+
+    def share_of_step(self, step: int) -> float:
+        """How far an average moves towards the parameters after this step, from 1 on."""
+        eta = float(self.averaging or 0.0)
+        return (eta + 1.0) / (step + eta)
 
     def make_optimizer(self, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
         """Torch's optimiser over groups that bring their own ``lr``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ def train_reference(
     every = schedule.test_every if test is not None else None
     test_step = np.arange(every, total + 1, every) if every else np.arange(0)
     scores = np.full(len(test_step), np.nan)
+    average = _Average(model, schedule)
     diverged_at = None
 
     with progress_bar(total, member.name or "training", enabled=progress) as bar:
@@ -68,8 +70,11 @@ def train_reference(
                 loss.backward()
                 optimizer.step()
             finite = bool(loss.isfinite()) and _is_finite(model, optimizer)
+            if finite:
+                average.follow(step + 1)
             if finite and test is not None and every and (step + 1) % every == 0:
-                score = _mean_squared_error(model, test.x, test.y)
+                with average.in_place():
+                    score = _mean_squared_error(model, test.x, test.y)
                 scores[(step + 1) // every - 1] = score
                 finite = bool(np.isfinite(score))
             bar.set_postfix_str(f"train {losses[step]:.3f}", refresh=False)
@@ -77,8 +82,35 @@ def train_reference(
             if not finite:
                 diverged_at = step + 1
                 break
+    average.keep()
     model.eval()
     return History(losses, sizes, scores, test_step, diverged_at)
+
+
+class _Average:
+    """The average of a model's parameters over time, if the schedule asks for one."""
+
+    def __init__(self, model: nn.Module, schedule: Schedule) -> None:
+        self.schedule = schedule
+        wanted = schedule.averaging is not None
+        self.parameters = [p.detach() for p in model.parameters()] if wanted else []
+        self.averages = [p.clone() for p in self.parameters]
+
+    def follow(self, step: int) -> None:
+        for average, parameter in zip(self.averages, self.parameters, strict=True):
+            average.lerp_(parameter, self.schedule.share_of_step(step))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        last = [parameter.clone() for parameter in self.parameters]
+        self.keep()
+        yield
+        for parameter, own in zip(self.parameters, last, strict=True):
+            parameter.copy_(own)
+
+    def keep(self) -> None:
+        for parameter, average in zip(self.parameters, self.averages, strict=True):
+            parameter.copy_(average)
 
 
 def _batches(rows: int, schedule: Schedule, order: torch.Generator) -> Iterator[Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,8 @@ class Stack:
         self._optimizer = schedule.make_optimizer(groups, fused=True)
         self._moments = _moments(schedule, self._stacked.parameters)
         self._updates = [torch.zeros(()) for _ in self._placed]
+        averages = schedule.averaging is not None
+        self._averages = self._stacked.parameters.clone() if averages else None
         for member, parameter in enumerate(self._parameters):
             # As the optimiser would begin them itself, but side by side, to be looked at at once.
             own = {name: buffer[member] for name, buffer in self._moments.items()}
@@ -119,6 +122,29 @@ class Stack:
         self._record("train_loss", losses)
         self._record("size", batch.effective_size)
         self._freeze_others(finite & self._states_are_finite())
+        self._average()
+
+    def _average(self) -> None:
+        """Move the averages towards the parameters, but of members that have diverged."""
+        if self._averages is None:
+            return
+        share = self.schedule.share_of_step(self.step)
+        for member, at in enumerate(self._frozen_at):
+            if at is None:
+                self._averages[member].lerp_(self._stacked.parameters[member], share)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The averages in the place of the parameters, if there are any."""
+        if self._averages is None:
+            yield
+            return
+        last = self._stacked.parameters.clone()
+        self._stacked.parameters.copy_(self._averages)
+        try:
+            yield
+        finally:
+            self._stacked.parameters.copy_(last)
 
     def _backward(self, members: slice, batch: Batch) -> Tensor:
         """The losses of a block, (members,); its gradients are written where they belong."""
@@ -148,9 +174,10 @@ class Stack:
             return
         losses = torch.full((len(self._placed),), torch.nan, dtype=torch.float64)
         tested = torch.zeros(len(self._placed), dtype=torch.bool)
-        for test in self._tests:
-            tested[test.members] = True
-            losses[test.members] = test.losses(self._stacked).double()
+        with self._averaged():
+            for test in self._tests:
+                tested[test.members] = True
+                losses[test.members] = test.losses(self._stacked).double()
         self._record("test_loss", losses)
         self._test_steps.append(self.step)
         self._freeze_others(losses.isfinite() | ~tested)
@@ -169,7 +196,7 @@ class Stack:
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """What every member predicts for the same rows, (R, N, D)."""
+        """What every member, or its average, predicts for the same rows, (R, N, D)."""
         table = torch.as_tensor(x, dtype=self._batches.pool.dtype)
         if table.ndim != 2 or table.shape[1] != self._batches.pool.shape[1]:
             raise ValueError(
@@ -177,13 +204,14 @@ class Stack:
                 f"found {tuple(table.shape)}"
             )
         everyone = slice(0, len(self._placed))
-        with steady_machine():
+        with steady_machine(), self._averaged():
             pred = testing.predict(self._stacked, everyone, testing.Columns(table))
         return pred[self._place].transpose(1, 2)
 
     def module(self, member: int) -> nn.Module:
-        """A member as an ordinary module, its parameters as they are now."""
-        return self._stacked.module(self._place[member])
+        """A member as an ordinary module, its parameters (or their average) as they are now."""
+        with self._averaged():
+            return self._stacked.module(self._place[member])
 
     def histories(self) -> list[History]:
         """The curves of every member up to now; to the end, if all have diverged."""
@@ -233,6 +261,7 @@ class Stack:
             "training": self._fingerprint,
             "step": self.step,
             "parameters": self._stacked.parameters.clone(),
+            "averages": None if self._averages is None else self._averages.clone(),
             "moments": {name: buffer.clone() for name, buffer in self._moments.items()},
             "updates": torch.stack(self._updates),
             "orders": [generator.get_state() for generator in self._batches.orders],
@@ -261,6 +290,8 @@ class Stack:
             )
         self.step = state["step"]
         self._stacked.parameters.copy_(state["parameters"])
+        if self._averages is not None:
+            self._averages.copy_(state["averages"])
         for name, buffer in self._moments.items():
             buffer.copy_(state["moments"][name])
         for count, own in zip(self._updates, state["updates"], strict=True):
