@@ -522,7 +522,7 @@ MUTANTS = [
         "test_spec.py test_claims.py test_report.py",
         ("run.test_every * self.blank.batch_size // size", "run.test_every"),
         ("Rows(5_500, 2_200, 8_645)", "Rows(5_500, 2_200, 18_645)"),
-        ('asked = f"fig{int(asked):02d}"', "pass"),
+        ('asked = f"fig{int(number):02d}"', "pass"),
     ),
     *of(
         "experiments/protocol.py",
