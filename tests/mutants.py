@@ -449,6 +449,22 @@ MUTANTS = [
         ("model.eval()", "pass"),
     ),
     *of(
+        "training/crossfit.py",
+        "test_crossfit.py",
+        ("kept[part] = False", "pass"),
+        ("each[fold :: len(self.parts)]", "each[:: len(self.parts)]"),
+        ("scores[-1] <= min(scores)", "True"),
+        ("stack.epoch - best.epoch >= patience", "False"),
+        ("np.isfinite(scores[-1]) and", ""),
+        ("seed=seed * members + number", "seed=number"),
+        ("torch.Generator().manual_seed(seed)", "torch.Generator()"),
+        (
+            "torch.zeros_like(rows.y) if rows.variance is None",
+            "torch.ones_like(rows.y) if rows.variance is None",
+        ),
+        ("tau2 = judge.residual_variance(best.out_of_fold)", "tau2 = scores[-1]"),
+    ),
+    *of(
         "training/progress.py",
         "test_training.py",
         ("disable=None if enabled else True", "disable=False"),

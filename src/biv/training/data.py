@@ -62,6 +62,12 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.x)
 
+    def take(self, rows: Tensor) -> Triplets:
+        """Some of the rows, by their numbers or by a mask."""
+        variance = None if self.variance is None else self.variance[rows]
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return Triplets(self.x[rows], self.y[rows], variance, weight)
+
     def __repr__(self) -> str:
         given = [name for name in ("variance", "sample_weight") if getattr(self, name) is not None]
         shape = f"{len(self)} rows, {self.x.shape[1]} features, {self.y.shape[1]} labels each"

@@ -197,16 +197,33 @@ class Stack:
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """What every member, or its average, predicts for the same rows, (R, N, D)."""
+        everyone, columns = slice(0, len(self._placed)), testing.Columns(self._table(x))
+        with steady_machine(), self._averaged():
+            pred = testing.predict(self._stacked, everyone, columns)
+        return pred[self._place].transpose(1, 2)
+
+    @torch.no_grad()
+    def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
+        """What every member, or its average, predicts for rows of its own, (N, D) each."""
+        if len(tables) != len(self.members):
+            raise ValueError(
+                f"tables must be one a member, {len(self.members)}; found {len(tables)}"
+            )
+        columns = [testing.Columns(self._table(table)) for table in tables]
+        with steady_machine(), self._averaged():
+            return [
+                testing.predict(self._stacked, slice(place, place + 1), own)[0].T
+                for place, own in zip(self._place, columns, strict=True)
+            ]
+
+    def _table(self, x: Tensor) -> Tensor:
         table = torch.as_tensor(x, dtype=self._batches.pool.dtype)
         if table.ndim != 2 or table.shape[1] != self._batches.pool.shape[1]:
             raise ValueError(
                 f"x must have shape (rows, {self._batches.pool.shape[1]}); "
                 f"found {tuple(table.shape)}"
             )
-        everyone = slice(0, len(self._placed))
-        with steady_machine(), self._averaged():
-            pred = testing.predict(self._stacked, everyone, testing.Columns(table))
-        return pred[self._place].transpose(1, 2)
+        return table
 
     def module(self, member: int) -> nn.Module:
         """A member as an ordinary module, its parameters (or their average) as they are now."""

@@ -1,0 +1,131 @@
+"""Cross-fitting: honest predictions, an epoch chosen on noisy labels, an ensemble of all rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import biv
+from biv.models import MLP
+from biv.training import Schedule, Triplets, cross_fit
+from biv.training.crossfit import _deal
+from trainings import FEATURES, triplets, truth
+
+MODEL = MLP(FEATURES, (16, 8))
+SCHEDULE = Schedule(epochs=6, batch_size=32, optimizer="adamw", averaging=4, test_every=None)
+
+
+def test_folds_are_equal_disjoint_and_seeded():
+    parts = _deal(103, 8, seed=3)
+    assert [len(part) for part in parts] == [12] * 8
+    assert len(torch.cat(parts).unique()) == 96
+    assert all(torch.equal(a, b) for a, b in zip(parts, _deal(103, 8, seed=3), strict=True))
+    assert not torch.equal(parts[0], _deal(103, 8, seed=4)[0])
+
+
+def test_a_row_is_judged_by_members_that_have_not_seen_it():
+    """To them it does not matter what its label is, to the bit; to all others it does."""
+    rows = triplets(0, rows=240)
+    other = rows.y.clone()
+    other[17] += 10
+    one, two = (
+        cross_fit(MODEL, Triplets(rows.x, y, rows.variance), replace(SCHEDULE, epochs=1))
+        for y in (rows.y, other)
+    )
+    (owner,) = (k for k, part in enumerate(_deal(240, 8, seed=0)) if 17 in part)
+    same = (one.predict(rows.x) == two.predict(rows.x)).flatten(1).all(dim=1)
+    assert same.tolist() == [k == owner for k in range(8)]
+    assert one.out_of_fold[17] == two.out_of_fold[17]
+
+
+def test_out_of_fold_predictions_are_those_of_the_modules():
+    rows = triplets(1, rows=203)
+    fitted = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4, patience=9)
+    each = fitted.predict(rows.x)
+    parts = _deal(203, 4, seed=0)
+    for fold, part in enumerate(parts):
+        mean = each[[fold, fold + 4]][:, part].mean(dim=0)
+        torch.testing.assert_close(fitted.out_of_fold[part], mean)
+    left = torch.ones(203, dtype=torch.bool)
+    left[torch.cat(parts)] = False
+    assert fitted.out_of_fold[left].isnan().all()
+    assert left.sum() == 3
+
+
+def test_the_epoch_with_the_lowest_score_is_chosen():
+    rows = triplets(2, rows=240)
+    fitted = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=40), learning_rate=0.03, patience=5)
+    assert fitted.scores.argmin() + 1 == fitted.epoch < 40
+    assert len(fitted.scores) == fitted.epoch + 5
+    scored = torch.cat(_deal(240, 8, seed=0))
+    pred, y, variance = (t[scored] for t in (fitted.out_of_fold, rows.y, rows.variance))
+    assert fitted.scores.min() == biv.metrics.noise_corrected_mse(pred, y, variance).value
+    assert fitted.tau2 == biv.metrics.residual_variance(pred, y, variance)
+    shorter = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=fitted.epoch), learning_rate=0.03)
+    torch.testing.assert_close(shorter.predict(rows.x), fitted.predict(rows.x), rtol=0, atol=0)
+
+
+def test_the_score_is_the_error_to_labels_that_nobody_has_seen():
+    """Within its noise, though every label that it was computed from is noisy."""
+    x = triplets(3, rows=4000).x
+    noise = torch.Generator().manual_seed(5)
+    variance = 0.05 + 2 * torch.rand(len(x), 1, generator=noise)
+    y = truth(x) + variance.sqrt() * torch.randn(len(x), 1, generator=noise)
+    schedule = replace(SCHEDULE, epochs=12, batch_size=128)
+    fitted = cross_fit(MODEL, Triplets(x, y, variance), schedule)
+    error = (fitted.out_of_fold - truth(x)).square().mean().item()
+    assert fitted.scores[fitted.epoch - 1] == pytest.approx(error, rel=0.15)
+    assert fitted.tau2 == pytest.approx(error, rel=0.2)
+    fresh = triplets(4, rows=1000).x
+    ensemble = (fitted.predict(fresh).mean(dim=0) - truth(fresh)).square().mean().item()
+    assert ensemble < error
+
+
+def test_the_same_seed_gives_the_same_ensemble():
+    rows = triplets(5, rows=120)
+    one, same, other = (cross_fit(MODEL, rows, SCHEDULE, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one.predict(rows.x), same.predict(rows.x))
+    assert not torch.equal(one.predict(rows.x), other.predict(rows.x))
+
+
+def test_without_variances_labels_are_clean():
+    rows = triplets(6, rows=120)
+    fitted = cross_fit(MODEL, Triplets(rows.x, rows.y), SCHEDULE)
+    scored = torch.cat(_deal(120, 8, seed=0))
+    plain = (fitted.out_of_fold - rows.y)[scored].square().mean().item()
+    assert fitted.scores[fitted.epoch - 1] == pytest.approx(plain, rel=1e-5)
+
+
+def test_several_labels_some_missing_and_importances():
+    rows = triplets(7, rows=160, outputs=2)
+    y = rows.y.clone()
+    y[::3, 1] = torch.nan
+    weight = torch.ones(160, 1)
+    weight[:40] = 0
+    fitted = cross_fit(
+        MLP(FEATURES, (16, 8), 2), Triplets(rows.x, y, rows.variance, weight), SCHEDULE
+    )
+    assert fitted.predict(rows.x).shape == (8, 160, 2)
+    assert np.isfinite(fitted.scores).all()
+    assert fitted.tau2 > 0
+
+
+def test_members_that_diverge_do_not_win():
+    rows = triplets(8, rows=120)
+    with pytest.raises(ValueError, match="smaller learning_rate; found 1e\\+30"):
+        cross_fit(MODEL, rows, replace(SCHEDULE, averaging=None), learning_rate=1e30)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folds": 1}, "folds must be an integer >= 2; found 1"),
+        ({"folds": 8, "members": 12}, "members must be a multiple of folds, 8; found 12"),
+        ({"folds": 200, "members": 200}, "rows must be at least as many as folds, 200; found 120"),
+        ({"patience": 0}, "patience must be an integer >= 1; found 0"),
+    ],
+)
+def test_what_cannot_be(options, message):
+    with pytest.raises(ValueError, match=message):
+        cross_fit(MODEL, triplets(9, rows=120), SCHEDULE, **options)
