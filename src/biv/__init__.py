@@ -1,5 +1,7 @@
 """Regression when every training label comes with its own error bar."""
 
+from typing import Any
+
 from biv import datasets, epsilon, metrics, models, noise, training
 from biv.distributed import accumulation_windows
 from biv.epsilon import epsilon_for_batch_size
@@ -33,3 +35,18 @@ __all__ = [
     "noise",
     "training",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`BIVRegressor` when it is asked for: it alone wants scikit-learn."""
+    if name != "BIVRegressor":
+        raise AttributeError(f"module 'biv' has no attribute {name!r}")
+    try:
+        from biv.estimator import BIVRegressor
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        raise ImportError(
+            "BIVRegressor needs scikit-learn: pip install scikit-learn, or biv[sklearn]"
+        ) from error
+    return BIVRegressor

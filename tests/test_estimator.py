@@ -1,0 +1,216 @@
+"""BIVRegressor: scikit-learn's own checks, and what error bars change."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import biv
+from biv.epsilon import MinimumBatchSize
+
+SMALL = {"members": 4, "folds": 4, "max_epochs": 30, "random_state": 0}
+
+
+def expected_failed_checks(_estimator):
+    return {
+        "check_sample_weight_equivalence_on_dense_data": (
+            "folds and batches are drawn by row, so a row of weight 2 is not a row that is there "
+            "twice"
+        )
+    }
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [biv.BIVRegressor(members=4, folds=4, max_epochs=30)],
+    expected_failed_checks=expected_failed_checks,
+)
+def test_scikit_learn_s_own_checks(estimator, check):
+    check(estimator)
+
+
+def table(rows=600, seed=0):
+    """Half of the labels almost clean, half very noisy."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 3))
+    truth = 100 + 20 * (x[:, 0] + np.sin(2 * x[:, 1]))
+    std = np.where(rng.random(rows) < 0.5, 1.0, 60.0)
+    return x, truth + std * rng.normal(size=rows), std, truth
+
+
+def error(model, seed=9):
+    x, _, _, truth = table(2000, seed)
+    return float(np.mean((model.predict(x) - truth) ** 2))
+
+
+def test_error_bars_make_a_better_model():
+    x, y, std, _ = table()
+    weighted = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    plain = biv.BIVRegressor(**SMALL, loss="l2").fit(x, y, y_std=std)
+    assert error(weighted) < 0.4 * error(plain)
+    assert 200 < weighted.effective_sample_size_ < 400
+    assert weighted.epsilon_ > 0
+    assert plain.epsilon_ is None
+    assert 1 <= weighted.n_epochs_ <= len(weighted.history_) <= 30
+
+
+def test_a_standard_deviation_is_the_root_of_a_variance():
+    x, y, std, _ = table(200)
+    one = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    two = biv.BIVRegressor(**SMALL).fit(x, y, y_var=std**2)
+    assert np.array_equal(one.predict(x), two.predict(x))
+    with pytest.raises(ValueError, match="y_var or y_std, not both"):
+        biv.BIVRegressor().fit(x, y, y_var=std**2, y_std=std)
+
+
+def test_units_do_not_matter():
+    """Labels in other units: the same model in those."""
+    x, y, std, _ = table(200)
+    one = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    two = biv.BIVRegressor(**SMALL).fit(x * 1e3, y * 1e-4 + 7, y_std=std * 1e-4)
+    np.testing.assert_allclose(two.predict(x * 1e3), one.predict(x) * 1e-4 + 7, rtol=1e-3)
+    assert two.tau2_ == pytest.approx(one.tau2_ * 1e-8, rel=0.02)
+    assert two.epsilon_ == pytest.approx(one.epsilon_ * 1e-8, rel=0.02)
+
+
+def test_without_error_bars_biv_is_l2():
+    x, y, _, _ = table(200)
+    assert np.array_equal(
+        biv.BIVRegressor(**SMALL).fit(x, y).predict(x),
+        biv.BIVRegressor(**SMALL, loss="l2").fit(x, y).predict(x),
+    )
+    for loss in ("iv", "cutoff"):
+        with pytest.raises(ValueError, match=f"loss='{loss}' needs y_var or y_std"):
+            biv.BIVRegressor(loss=loss).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "iv"},
+        {"loss": "cutoff"},
+        {"loss": "cutoff", "threshold": 4.0},
+        {"epsilon": 0.05},
+        {"epsilon": MinimumBatchSize(fraction=0.25)},
+        {"model": "paper", "max_epochs": 60, "learning_rate": 0.01},
+    ],
+)
+def test_every_way_learns(options):
+    x, y, std, _ = table()
+    model = biv.BIVRegressor(**{**SMALL, **options}).fit(x, y, y_std=std)
+    assert error(model) < 0.3 * 800  # of the variance of the true labels
+
+
+def test_a_number_for_epsilon_is_relative_to_the_label_variance():
+    x, y, std, truth = table()
+    model = biv.BIVRegressor(**SMALL, epsilon=0.05).fit(x, y, y_std=std)
+    assert model.epsilon_ == pytest.approx(0.05 * truth.var(), rel=0.15)
+
+
+def test_the_standard_deviation_is_about_the_error():
+    x, y, std, _ = table()
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    fresh, noisy, fresh_std, fresh_truth = table(2000, 9)
+    mean, sure = model.predict(fresh, return_std=True)
+    assert 0.6 < np.mean(np.abs(mean - fresh_truth) < sure) < 0.95
+    _, wide = model.predict(fresh, return_std=True, y_var=fresh_std**2)
+    np.testing.assert_allclose(wide**2, sure**2 + fresh_std**2)
+    assert 0.6 < np.mean(np.abs(mean - noisy) < wide) < 0.85
+    with pytest.raises(ValueError, match="ask for return_std=True"):
+        model.predict(fresh, y_var=fresh_std**2)
+
+
+def test_a_score_on_noisy_labels_is_that_on_clean_ones():
+    x, y, std, _ = table()
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    fresh, noisy, fresh_std, truth = table(4000, 9)
+    clean = model.score(fresh, truth)
+    assert model.score(fresh, noisy, y_var=fresh_std**2) == pytest.approx(clean, abs=0.03)
+    assert model.score(fresh, noisy) < clean - 0.3
+
+
+def test_several_outputs():
+    x, y, std, _ = table(300)
+    both, bars = np.stack([y, -10 * y], axis=1), np.stack([std, 10 * std], axis=1)
+    model = biv.BIVRegressor(**SMALL).fit(x, both, y_std=bars)
+    mean, sure = model.predict(x, return_std=True)
+    assert mean.shape == sure.shape == (300, 2)
+    assert np.corrcoef(mean[:, 0], -mean[:, 1])[0, 1] > 0.95
+    assert model.tau2_.shape == (2,)
+    same = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)  # one error bar a row
+    assert same.predict(x).shape == (300, 2)
+
+
+def test_a_seed_is_a_model():
+    x, y, std, _ = table(200)
+    one, same, other = (
+        biv.BIVRegressor(**{**SMALL, "random_state": s}).fit(x, y, y_std=std).predict(x)
+        for s in (3, 3, 4)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_error_bars_are_sliced_with_the_rows(routing):
+    x, y, std, _ = table(240)
+    search = {"epsilon": [0.01, 0.1]}
+    with sklearn.config_context(enable_metadata_routing=routing):
+        grid = GridSearchCV(biv.BIVRegressor(**SMALL), search, cv=2).fit(x, y, y_var=std**2)
+        assert grid.predict(x).shape == (240,)
+        if routing:
+            scores = cross_validate(
+                make_pipeline(StandardScaler(), biv.BIVRegressor(**SMALL)),
+                x,
+                y,
+                cv=2,
+                params={"y_var": np.stack([std**2], axis=1)},
+            )
+            assert (scores["test_score"] > 0.5).all()  # corrected: σ² reached the score
+    assert clone(grid.best_estimator_).get_params() == grid.best_estimator_.get_params()
+
+
+@pytest.mark.parametrize(
+    ("options", "fit", "message"),
+    [
+        ({"loss": "l1"}, {}, "loss must be one of 'biv', 'l2', 'iv', 'cutoff'; found 'l1'"),
+        ({"model": "tree"}, {}, "model must be one of 'ensemble', 'paper'; found 'tree'"),
+        ({"epsilon": "best"}, {}, "epsilon must be 'auto', a number or a policy; found 'best'"),
+        ({"epsilon": -1.0}, {}, "epsilon must be .*; found -1"),
+        ({}, {"y_var": np.full(50, -1.0)}, "y_var must be at least 0 .* rows \\[0 1 2 3 4\\]"),
+        ({}, {"y_std": np.full(50, np.nan)}, "y_std must be at least 0 and not NaN"),
+        ({}, {"y_var": np.ones(49)}, "y_var must have the shape of y, \\(50,\\); found \\(49,\\)"),
+        ({}, {"sample_weight": np.zeros(50)}, "(?i)sample.weights? must"),
+    ],
+)
+def test_what_cannot_be_is_said(options, fit, message):
+    x, y, _, _ = table(50)
+    with pytest.raises(ValueError, match=message):
+        biv.BIVRegressor(**options).fit(x, y, **fit)
+
+
+def test_without_scikit_learn_the_rest_works():
+    code = """
+import sys
+sys.modules["sklearn"] = None
+import biv
+assert "BIVRegressor" not in vars(biv)
+try:
+    biv.BIVRegressor
+except ImportError as error:
+    print(error)
+try:
+    biv.BIVRegresor
+except AttributeError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install scikit-learn" in run.stdout
+    assert "no attribute 'BIVRegresor'" in run.stdout
