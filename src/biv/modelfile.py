@@ -1,0 +1,53 @@
+"""A fitted model in one file: tensors and JSON (safetensors). Reading one runs none of its code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from biv.datasets.files import write_atomically
+
+FORMAT = "biv model 1"
+
+
+def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+    """Write tensors and what is told of them; until the file is complete, the one before it stays.
+
+    Raises:
+        TypeError: Something in `content` has no form in JSON.
+    """
+    from safetensors.torch import save
+
+    text = json.dumps(content, allow_nan=False)
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    write_atomically(Path(path), save(whole, metadata={"format": FORMAT, "content": text}))
+
+
+def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What :func:`write` was given.
+
+    Raises:
+        ValueError: The file is no model, is damaged, or is of another version.
+        FileNotFoundError: It is not there.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} is not a file")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            told = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
+    if told.get("format") != FORMAT:
+        raise ValueError(f"{path} must be a {FORMAT!r}; found {told.get('format')!r}")
+    try:
+        content = json.loads(told["content"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
+    return tensors, content
