@@ -9,7 +9,7 @@ import torch
 import biv
 from biv.models import MLP
 from biv.training import Schedule, Triplets, cross_fit
-from biv.training.crossfit import _deal
+from biv.training.crossfit import _deal, _members
 from trainings import FEATURES, triplets, truth
 
 MODEL = MLP(FEATURES, (16, 8))
@@ -87,6 +87,13 @@ def test_the_same_seed_gives_the_same_ensemble():
     one, same, other = (cross_fit(MODEL, rows, SCHEDULE, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(one.predict(rows.x), same.predict(rows.x))
     assert not torch.equal(one.predict(rows.x), other.predict(rows.x))
+
+
+def test_no_two_members_of_any_seed_begin_alike():
+    rows = triplets(5, rows=120)
+    parts = _deal(120, 4, seed=0)
+    seeds = [m.seed for s in (0, 1, 2) for m in _members(rows, parts, biv.L2Loss(), 1e-3, 8, s)]
+    assert len(set(seeds)) == 24
 
 
 def test_without_variances_labels_are_clean():
