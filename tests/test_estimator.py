@@ -1,9 +1,11 @@
 """BIVRegressor: scikit-learn's own checks, and what error bars change."""
 
+import json
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 import torch
@@ -16,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import biv
 from biv import modelfile
 from biv.epsilon import MinimumBatchSize
+from biv.features import FeatureEncoder
 
 SMALL = {"members": 4, "folds": 4, "max_epochs": 30, "random_state": 0}
 
@@ -216,6 +219,80 @@ except AttributeError as error:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install scikit-learn" in run.stdout
     assert "no attribute 'BIVRegresor'" in run.stdout
+
+
+# Tables.
+
+
+def frame(rows=400, seed=0):
+    """Two numbers, one with gaps, a truth value, and categories that matter, one with gaps."""
+    x, y, std, truth = table(rows, seed)
+    rng = np.random.default_rng(seed + 50)
+    town, wet = rng.choice(["Bern", "Genève", "Zürich"], rows), rng.random(rows) < 0.5
+    shift = 15.0 * (town == "Bern") - 10.0 * wet
+    whole = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "wet": wet, "town": town})
+    whole.loc[::7, "a"] = np.nan
+    whole["kind"] = pd.Categorical(np.where(rng.random(rows) < 0.9, "one", None))
+    return whole, y + shift, std, truth + shift
+
+
+def test_frames_with_categories_and_gaps(tmp_path):
+    data, y, std, _ = frame()
+    model = biv.BIVRegressor(**SMALL).fit(data, y, y_std=std)
+    fresh, _, _, truth = frame(1000, 9)
+    known = fresh["a"].notna().to_numpy()
+    mean = model.predict(fresh)
+    assert np.mean((mean - truth)[known] ** 2) < 0.25 * truth.var()
+    assert model.feature_names_in_.tolist() == list(data.columns)
+    assert model.n_features_in_ == 5
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(biv.BIVRegressor.load(tmp_path / "model").predict(fresh), mean)
+    fresh.loc[0, "town"] = "Luzern"  # never seen: none of those that were
+    assert np.isfinite(model.predict(fresh)).all()
+
+
+def test_columns_are_those_of_the_training():
+    data, y, std, _ = frame(100)
+    model = biv.BIVRegressor(**SMALL).fit(data, y, y_std=std)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(data.rename(columns={"a": "c"}))
+    swapped = data.assign(town=1.0, kind=pd.Categorical(["one"] * 100))
+    with pytest.raises(ValueError, match="column 3 must hold categories, as in training"):
+        model.predict(swapped)
+    dated = data.assign(b=pd.Timestamp("2020-01-01"))
+    with pytest.raises(ValueError, match="column 'b' must hold numbers, .*; found datetime64"):
+        biv.BIVRegressor().fit(dated, y)
+    with pytest.raises(ValueError, match="column 'a' must be finite"):
+        biv.BIVRegressor().fit(data.assign(a=np.inf), y)
+
+
+def test_what_a_table_becomes():
+    data = pd.DataFrame(
+        {
+            "n": pd.array([3, None, 1], dtype="Int64"),
+            "t": [True, False, True],
+            "c": ["v", None, "u"],
+        }
+    )
+    encoder = FeatureEncoder.fit(data)
+    wanted = [[3, 0, 1, 0, 1, 0], [2, 1, 0, 0, 0, 1], [1, 0, 1, 1, 0, 0]]
+    assert encoder(data).tolist() == wanted  # n, its gaps, t; c: u, v, missing
+    assert encoder.numeric == (0, 2)
+    again = FeatureEncoder.from_told(json.loads(json.dumps(encoder.told())))
+    assert again(data).tolist() == wanted
+    other = pd.DataFrame({"n": [5.0], "t": [False], "c": ["w"]})
+    assert encoder(other).tolist() == [[5, 0, 0, 0, 0, 0]]
+
+
+def test_missing_labels_are_left_out():
+    x, y, std, _ = table(300)
+    gaps = y.copy()
+    gaps[::4] = np.nan
+    model = biv.BIVRegressor(**SMALL).fit(x, gaps, y_std=std)
+    assert error(model) < 0.3 * 800
+    both = np.stack([y, np.where(np.arange(300) % 2, y, np.nan)], axis=1)
+    two = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)
+    assert np.corrcoef(*two.predict(x).T)[0, 1] > 0.9
 
 
 # Files.

@@ -12,12 +12,19 @@ import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 from torch import Tensor, nn
 
 from biv import _checks, metrics, modelfile
 from biv.datasets import FeatureScaler, LabelScaler
 from biv.epsilon import EpsilonPolicy
+from biv.features import FeatureEncoder, has_categories
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
@@ -121,6 +128,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def fit(
@@ -134,35 +142,37 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from rows, labels and their error bars.
 
         Args:
-            X: (N, features), numbers.
-            y: (N,) or (N, outputs).
+            X: (N, features): numbers, or a pandas frame whose columns of text are categories. A
+                missing number becomes the median of its column, with a column that says so; a
+                missing category is one of its own.
+            y: (N,) or (N, outputs); NaN is a missing label.
             y_var: σ² of each label, as y; 0 is a label to trust, +inf one to ignore.
             y_std: The same as a standard deviation; one of the two at most.
             sample_weight: How much each row matters, (N,), whatever its noise.
         """
         self._check_settings()
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            y_numeric=True,
-            multi_output=True,
-            dtype=np.float64,
-            ensure_min_samples=FEWEST_ROWS,
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        table = self._table(X, reset=True)
+        y = check_array(
+            y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
         )
-        labels = y.reshape(len(y), -1).astype(np.float64)
+        check_consistent_length(table, y)
+        labels = y.reshape(len(y), -1)
         variance = _variance(y_var, y_std, y)
         loss = "l2" if variance is None and self.loss == "biv" else self.loss
         if variance is None and loss != "l2":
             raise ValueError(f"loss={loss!r} needs y_var or y_std; found neither")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._single = y.ndim == 1
-        self._features = FeatureScaler.fit(X, ddof=0)
+        self._encoder = FeatureEncoder.fit(table)
+        matrix = self._encoder(table)
+        self._features = FeatureScaler.fit(matrix, ddof=0)
         self._labels = [
             _label_scaler(labels[:, k], None if variance is None else variance[:, k])
             for k in range(labels.shape[1])
         ]
-        rows = self._rows(X, labels, variance, sample_weight)
+        rows = self._rows(matrix, labels, variance, sample_weight)
         self._fitted = self._fit(rows, loss, seed)
         self.effective_sample_size_ = float(len(rows))
         if rows.variance is not None:
@@ -171,6 +181,22 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         self._report()
         return self
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """A frame with categories as it is, anything else as an array; its shape is looked at."""
+        if has_categories(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            if reset and len(X) < FEWEST_ROWS:
+                raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
+            return X
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=FEWEST_ROWS if reset else 1,
+        )
 
     def _check_settings(self) -> None:
         for name, allowed in (("loss", LOSSES), ("model", MODELS)):
@@ -186,7 +212,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(
         self,
-        X: Array,
+        matrix: Array,
         labels: Array,
         variance: Array | None,
         sample_weight: Any,
@@ -198,11 +224,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
         return Triplets(
-            _single(self._features(X)),
+            _single(self._features(matrix)),
             _single(y),
             None if variance is None else _single(variance),
             None if weight is None else _single(weight[:, None]),
@@ -259,7 +285,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         outputs, columns = rows.y.shape[1], rows.x.T
         if self.model == "paper":
             return MLP(len(columns), outputs=outputs)
-        numeric = tuple(k for k, c in enumerate(columns) if len(c.unique()) >= FEWEST_VALUES)
+        numbers = self._encoder.numeric
+        numeric = tuple(k for k in numbers if len(np.unique(columns[k].numpy())) >= FEWEST_VALUES)
         embedding = Periodic(numeric, frequencies=16, width=8, scale=0.3) if numeric else None
         return MLP(len(columns), (128, 128), outputs, embedding)
 
@@ -282,8 +309,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y_var: The noise variance of new labels, to have the standard deviation of those.
         """
         check_is_fitted(self, "n_epochs_")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        each = self._fitted.predict(_single(self._features(X))).double().numpy()
+        matrix = self._encoder(self._table(X, reset=False))
+        each = self._fitted.predict(_single(self._features(matrix))).double().numpy()
         mean = self._raw(each.mean(axis=0))
         if y_var is not None and not return_std:
             raise ValueError("y_var changes the standard deviation: ask for return_std=True")
@@ -323,6 +350,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "tau2": self._fitted.tau2,
             "epsilon": self._epsilon,
             "effective_sample_size": self.effective_sample_size_,
+            "columns": self._encoder.told(),
             "feature_names": list(map(str, getattr(self, "feature_names_in_", []))),
         }
         modelfile.write(path, tensors, content)
@@ -358,7 +386,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted = CrossFit(
             modules, content["epoch"], scores, tensors["out_of_fold"], content["tau2"]
         )
-        self.n_features_in_ = len(self._features.mean)
+        self._encoder = FeatureEncoder.from_told(content["columns"])
+        self.n_features_in_ = len(self._encoder.columns)
         if content["feature_names"]:
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
         self.effective_sample_size_ = content["effective_sample_size"]
@@ -421,8 +450,9 @@ def _variance(y_var: Any, y_std: Any, y: Array) -> Array | None:
 
 def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:
     """Labels that do not vary have nothing to scale by: they are moved to 0 only."""
-    if np.ptp(labels) == 0:
-        return LabelScaler(float(labels[0]), 1.0)
+    known = labels[~np.isnan(labels)]
+    if len(known) and np.ptp(known) == 0:
+        return LabelScaler(float(known[0]), 1.0)
     return LabelScaler.fit(labels, variance, ddof=0)
 
 

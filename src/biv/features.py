@@ -1,0 +1,158 @@
+"""From a table with numbers, categories and gaps to a matrix of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+MISSING = "\N{SYMBOL FOR NULL}"  # what a missing category is called
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A column of numbers: what is missing becomes the median, with a second column that says so.
+
+    Attributes:
+        median: Of the rows that it was fitted on.
+        flagged: Whether any of them was missing; only then is there a second column.
+    """
+
+    median: float
+    flagged: bool
+
+    def encode(self, values: Array) -> Iterator[Array]:
+        """One column or two."""
+        missing = np.isnan(values)
+        yield np.where(missing, self.median, values)
+        if self.flagged:
+            yield missing.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A column of categories: one column of 0 and 1 for each that was seen.
+
+    What is missing is a category of its own, if it was seen; a category that was not is 0 in all.
+
+    Attributes:
+        values: As text, in order.
+    """
+
+    values: tuple[str, ...]
+
+    def encode(self, values: Array) -> Iterator[Array]:
+        """As many columns as there are categories."""
+        for value in self.values:
+            yield (values == value).astype(np.float64)
+
+
+class FeatureEncoder:
+    """How the columns of a table become numbers; fitted on the training rows.
+
+    Columns of a pandas frame that hold text or categories are categories; truth values are 0 and 1.
+    Everything else must be numbers, where NaN is a missing one.
+
+    Attributes:
+        columns: A rule for each column.
+        numeric: Which columns of the matrix hold the numbers of the table.
+
+    Example:
+        >>> x = np.array([[1.0, 5.0], [np.nan, 6.0], [3.0, 7.0]])
+        >>> encoder = FeatureEncoder.fit(x)
+        >>> encoder(x)
+        array([[1., 0., 5.],
+               [2., 1., 6.],
+               [3., 0., 7.]])
+        >>> encoder.numeric
+        (0, 2)
+    """
+
+    def __init__(self, columns: tuple[Numeric | Categorical, ...]) -> None:
+        self.columns = columns
+        self.numeric = tuple(self._numeric())
+
+    def _numeric(self) -> Iterator[int]:
+        place = 0
+        for column in self.columns:
+            if isinstance(column, Numeric):
+                yield place
+                place += 1 + column.flagged
+            else:
+                place += len(column.values)
+
+    @classmethod
+    def fit(cls, table: Any) -> FeatureEncoder:
+        """The rule for each column of a frame or an array."""
+        rules: list[Numeric | Categorical] = []
+        for values in _columns(table):
+            if values.dtype == object:
+                rules.append(Categorical(tuple(sorted(set(values.tolist())))))
+                continue
+            known = values[~np.isnan(values)]
+            median = float(np.median(known)) if len(known) else 0.0
+            rules.append(Numeric(median, len(known) < len(values)))
+        return cls(tuple(rules))
+
+    def __call__(self, table: Any) -> npt.NDArray[np.float64]:
+        """The matrix, (N, outputs).
+
+        Raises:
+            ValueError: A column of numbers holds text, or the other way round.
+        """
+        parts: list[Array] = []
+        for number, (rule, values) in enumerate(zip(self.columns, _columns(table), strict=True)):
+            if isinstance(rule, Categorical) != (values.dtype == object):
+                kinds = ("numbers", "categories")
+                wanted = kinds[isinstance(rule, Categorical)]
+                raise ValueError(f"column {number} must hold {wanted}, as in training")
+            parts += rule.encode(values)
+        return np.stack(parts, axis=1)
+
+    def told(self) -> list[dict[str, Any]]:
+        """As JSON has it."""
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_told(cls, told: list[Mapping[str, Any]]) -> FeatureEncoder:
+        """Back from JSON."""
+        return cls(
+            tuple(
+                Categorical(tuple(rule["values"])) if "values" in rule else Numeric(**rule)
+                for rule in told
+            )
+        )
+
+
+def has_categories(table: Any) -> bool:
+    """Whether it is a frame with a column that does not hold numbers."""
+    return hasattr(table, "iloc") and any(dtype.kind not in "fiub" for dtype in table.dtypes)
+
+
+def _columns(table: Any) -> Iterator[Array]:
+    """Columns as float64, or as objects that hold text."""
+    if not hasattr(table, "iloc"):
+        yield from np.asarray(table, dtype=np.float64).T
+        return
+    for place in range(table.shape[1]):
+        column = table.iloc[:, place]
+        if column.dtype.kind in "fiub":
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            if np.isinf(values).any():
+                raise ValueError(f"column {table.columns[place]!r} must be finite; found infinity")
+            yield values
+        elif column.dtype.kind == "O":
+            missing = column.isna().to_numpy()
+            text = np.array([str(value) for value in column], dtype=object)
+            text[missing] = MISSING
+            yield text
+        else:
+            raise ValueError(
+                f"column {table.columns[place]!r} must hold numbers, truth values or categories; "
+                f"found {column.dtype}"
+            )
