@@ -119,6 +119,18 @@ def test_a_number_for_epsilon_is_relative_to_the_label_variance():
     assert model.epsilon_ == pytest.approx(0.05 * truth.var(), rel=0.15)
 
 
+def test_a_threshold_is_in_squared_units_of_y():
+    """Between the two kinds of labels, 1 and 3,600, it matters not where; below or above, it does."""
+    x, y, std, _ = table(300)
+    options = {**SMALL, "loss": "cutoff"}
+    low, between, above = (
+        biv.BIVRegressor(**options, threshold=c).fit(x, y, y_std=std).predict(x)
+        for c in (1.5, 3000.0, 4000.0)
+    )
+    assert np.array_equal(low, between)
+    assert not np.allclose(between, above)
+
+
 def test_the_standard_deviation_is_about_the_error():
     x, y, std, _ = table()
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
