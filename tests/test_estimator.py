@@ -66,6 +66,7 @@ def test_error_bars_make_a_better_model():
     assert 1 <= weighted.n_epochs_ <= len(weighted.history_) <= 30
 
 
+@pytest.mark.slow
 def test_a_standard_deviation_is_the_root_of_a_variance():
     x, y, std, _ = table(200)
     one = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
@@ -75,6 +76,7 @@ def test_a_standard_deviation_is_the_root_of_a_variance():
         biv.BIVRegressor().fit(x, y, y_var=std**2, y_std=std)
 
 
+@pytest.mark.slow
 def test_units_do_not_matter():
     """Labels in other units: the same model in those."""
     x, y, std, _ = table(200)
@@ -85,6 +87,7 @@ def test_units_do_not_matter():
     assert two.epsilon_ == pytest.approx(one.epsilon_ * 1e-8, rel=0.02)
 
 
+@pytest.mark.slow
 def test_without_error_bars_biv_is_l2():
     x, y, _, _ = table(200)
     assert np.array_equal(
@@ -96,6 +99,7 @@ def test_without_error_bars_biv_is_l2():
             biv.BIVRegressor(loss=loss).fit(x, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -113,12 +117,14 @@ def test_every_way_learns(options):
     assert error(model) < 0.3 * 800  # of the variance of the true labels
 
 
+@pytest.mark.slow
 def test_a_number_for_epsilon_is_relative_to_the_label_variance():
     x, y, std, truth = table()
     model = biv.BIVRegressor(**SMALL, epsilon=0.05).fit(x, y, y_std=std)
     assert model.epsilon_ == pytest.approx(0.05 * truth.var(), rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_threshold_is_in_squared_units_of_y():
     """Between the two kinds of labels, 1 and 3,600, it matters not where; below or above, it does."""
     x, y, std, _ = table(300)
@@ -131,6 +137,7 @@ def test_a_threshold_is_in_squared_units_of_y():
     assert not np.allclose(between, above)
 
 
+@pytest.mark.slow
 def test_the_standard_deviation_is_about_the_error():
     x, y, std, _ = table()
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
@@ -144,6 +151,7 @@ def test_the_standard_deviation_is_about_the_error():
         model.predict(fresh, y_var=fresh_std**2)
 
 
+@pytest.mark.slow
 def test_a_score_on_noisy_labels_is_that_on_clean_ones():
     x, y, std, _ = table()
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
@@ -153,6 +161,7 @@ def test_a_score_on_noisy_labels_is_that_on_clean_ones():
     assert model.score(fresh, noisy) < clean - 0.3
 
 
+@pytest.mark.slow
 def test_several_outputs():
     x, y, std, _ = table(300)
     both, bars = np.stack([y, -10 * y], axis=1), np.stack([std, 10 * std], axis=1)
@@ -165,6 +174,7 @@ def test_several_outputs():
     assert same.predict(x).shape == (300, 2)
 
 
+@pytest.mark.slow
 def test_a_seed_is_a_model():
     x, y, std, _ = table(200)
     one, same, other = (
@@ -175,6 +185,7 @@ def test_a_seed_is_a_model():
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("routing", [False, True])
 def test_error_bars_are_sliced_with_the_rows(routing):
     x, y, std, _ = table(240)
@@ -213,6 +224,7 @@ def test_what_cannot_be_is_said(options, fit, message):
         biv.BIVRegressor(**options).fit(x, y, **fit)
 
 
+@pytest.mark.slow
 def test_without_scikit_learn_the_rest_works():
     code = """
 import sys
@@ -248,6 +260,7 @@ def frame(rows=400, seed=0):
     return whole, y + shift, std, truth + shift
 
 
+@pytest.mark.slow
 def test_frames_with_categories_and_gaps(tmp_path):
     data, y, std, _ = frame()
     model = biv.BIVRegressor(**SMALL).fit(data, y, y_std=std)
@@ -296,6 +309,7 @@ def test_what_a_table_becomes():
     assert encoder(other).tolist() == [[5, 0, 0, 0, 0, 0]]
 
 
+@pytest.mark.slow
 def test_missing_labels_are_left_out():
     x, y, std, _ = table(300)
     gaps = y.copy()
@@ -316,6 +330,7 @@ def fitted():
     return biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
 
 
+@pytest.mark.slow
 def test_what_is_saved_predicts_the_same_in_another_process(fitted, tmp_path):
     path = tmp_path / "model.safetensors"
     fitted.save(path)
@@ -337,6 +352,7 @@ print(model.n_epochs_, model.epsilon_, model.tau2_, model.effective_sample_size_
     assert run.stdout.strip() == " ".join(map(str, (*told, fitted.get_params())))
 
 
+@pytest.mark.slow
 def test_several_outputs_and_a_policy_can_be_saved(tmp_path):
     x, y, std, _ = table(100)
     both, bars = np.stack([y, -y], axis=1), np.stack([std, std], axis=1)

@@ -87,6 +87,7 @@ def test_the_table_says_what_the_runs_do():
     assert latex.count(r"\\") == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table1", "fig05", "fig14"])
 def test_figures_are_drawn_from_what_there_is(name, tmp_path):
     """Whole, in part or from nothing; the same runs give the same file."""
