@@ -135,6 +135,8 @@ def test_a_threshold_is_in_squared_units_of_y():
     )
     assert np.array_equal(low, between)
     assert not np.allclose(between, above)
+    with pytest.raises(ValueError, match="threshold is for one output; found 2"):
+        biv.BIVRegressor(**options, threshold=4.0).fit(x, np.stack([y, y], axis=1), y_std=std)
 
 
 @pytest.mark.slow

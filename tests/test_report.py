@@ -23,7 +23,6 @@ def test_the_headline_is_the_lowest_point_of_the_mean_smoothed_curve():
     step = smooth.mean(axis=0).argmin()
     assert own.lowest == pytest.approx(smooth.mean(axis=0)[step])
     assert own.lowest_std == pytest.approx(smooth[:, step].std(ddof=1), rel=1e-5)
-    np.testing.assert_allclose(own.own_lowest, smooth.min(axis=1), rtol=1e-6)
     assert own.samples.tolist() == [256 * n for n in range(35, 51)]
 
 

@@ -57,7 +57,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         epsilon: ε of "biv": "auto" takes the model's own residual variance τ², estimated after a
             few epochs; a number is relative, in units of the label variance (.01 to .1 is usual);
             or a policy of :mod:`biv.epsilon`, for labels of unit variance.
-        threshold: Of "cutoff", in squared units of y; None takes the mean of the variances.
+        threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
+            and is the only way with several outputs, whose units may differ.
         model: "ensemble", with periodic embeddings of numeric features, or "paper", the network of
             the paper.
         members: Networks, a multiple of `folds`.
@@ -278,6 +279,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return IVLoss()
         assert rows.variance is not None
         if self.threshold is not None:
+            if len(self._labels) > 1:  # its units are those of one output
+                raise ValueError(f"threshold is for one output; found {len(self._labels)}")
             return CutoffLoss(self._labels[0].variance(float(self.threshold)))
         return CutoffLoss(float(rows.variance[rows.variance.isfinite()].mean()))
 
@@ -342,7 +345,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         content = {
             "settings": {k: v for k, v in self.get_params().items() if isinstance(v, plain)},
             "members": len(self._fitted.modules),
-            "network": _architecture(self._mlp),
+            "network": asdict(self._mlp),
             "labels": [[scaler.mean, scaler.std] for scaler in self._labels],
             "single": self._single,
             "epoch": self._fitted.epoch,
@@ -369,7 +372,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
 
     def _restored(self, tensors: dict[str, Tensor], content: dict[str, Any]) -> Self:
-        self._mlp = _from_architecture(content["network"])
+        self._mlp = _network(content["network"])
         modules: list[nn.Module] = []
         for k in range(content["members"]):
             module = self._mlp(torch.Generator())
@@ -417,12 +420,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return score.value
 
 
-def _architecture(network: MLP) -> dict[str, Any]:
-    """An MLP as JSON has it."""
-    return asdict(network)
-
-
-def _from_architecture(told: dict[str, Any]) -> MLP:
+def _network(told: dict[str, Any]) -> MLP:
+    """An MLP back from JSON."""
     periodic = told.pop("periodic")
     if periodic is not None:
         periodic = Periodic(**{**periodic, "columns": tuple(periodic["columns"])})

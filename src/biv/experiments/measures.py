@@ -46,12 +46,8 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True)
-class Lowest:
-    """The lowest point of each run's own smoothed test loss.
-
-    A run that did not stay finite counts as 1, the error of a constant: to leave it out would
-    favour the method that lost it.
-    """
+class OfLine:
+    """What is read off the runs of one line."""
 
     line: Line
 
@@ -59,6 +55,14 @@ class Lowest:
     def lines(self) -> tuple[Line, ...]:
         """The one."""
         return (self.line,)
+
+
+class Lowest(OfLine):
+    """The lowest point of each run's own smoothed test loss.
+
+    A run that did not stay finite counts as 1, the error of a constant: to leave it out would
+    favour the method that lost it.
+    """
 
     def values(self, evidence: Evidence) -> Values:
         """By seed."""
@@ -69,21 +73,13 @@ class Lowest:
         }
 
 
-@dataclass(frozen=True)
-class Variability:
+class Variability(OfLine):
     """How much the training loss varies from batch to batch.
 
     The standard deviation within an epoch over the epoch's mean, averaged over epochs. It does not
     change when the loss is multiplied by a constant, as normalisation and ε multiply it. A run that
     did not stay finite has none.
     """
-
-    line: Line
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """The one."""
-        return (self.line,)
 
     def values(self, evidence: Evidence) -> Values:
         """By seed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from biv.experiments.artefacts import Artefact, Line
+from biv.experiments.artefacts import Line
 from biv.experiments.spec import Run
 from biv.experiments.store import Result
 
@@ -54,11 +54,6 @@ class Summary:
         """The standard deviation across runs at that step."""
         return float(self.std[self.mean.argmin()]) if self.curves.size else float("nan")
 
-    @property
-    def own_lowest(self) -> Curves:
-        """The minimum of each run's own smoothed curve, (runs,)."""
-        return self.curves.min(axis=1) if self.curves.size else np.empty(0)
-
 
 def summarise(line: Line, results: Mapping[Run, Result], seeds: int) -> Summary | None:
     """What a store has of a line; None if it has nothing."""
@@ -75,10 +70,3 @@ def summarise(line: Line, results: Mapping[Run, Result], seeds: int) -> Summary 
     )
     ids = tuple(result.run.seed for result in there)
     return Summary(line, ids, len(there) - len(good), curves, samples)
-
-
-def summaries(
-    artefact: Artefact, results: Mapping[Run, Result], seeds: int
-) -> list[list[Summary | None]]:
-    """Every line of every panel."""
-    return [[summarise(line, results, seeds) for line in panel.lines] for panel in artefact.panels]
