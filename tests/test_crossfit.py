@@ -8,8 +8,8 @@ import torch
 
 import biv
 from biv.models import MLP
-from biv.training import Schedule, Triplets, cross_fit
-from biv.training.crossfit import _deal, _members
+from biv.training import Schedule, Triplets, cross_fit, crossfit
+from biv.training.crossfit import _deal, _Judge, _members
 from trainings import FEATURES, triplets, truth
 
 MODEL = MLP(FEATURES, (16, 8))
@@ -136,3 +136,34 @@ def test_members_that_diverge_do_not_win():
 def test_what_cannot_be(options, message):
     with pytest.raises(ValueError, match=message):
         cross_fit(MODEL, triplets(9, rows=120), SCHEDULE, **options)
+
+
+def test_the_score_is_that_of_the_whole_ensemble():
+    """Members that miss by chance, each for itself: more of them miss less."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(8000, FEATURES, generator=generator)
+    common = 0.3 * torch.randn(8000, 1, generator=generator)  # what all members miss alike
+    members = truth(x) + common + torch.randn(2, 8000, 1, generator=generator)
+    judge = _Judge(Triplets(x, truth(x)), _deal(8000, 8, seed=0), members=16)
+    assert judge.score(members) == pytest.approx(0.3**2 + 1 / 16, rel=0.1)
+    assert judge.score(members[:1]) == pytest.approx(0.3**2 + 1, rel=0.1)  # one says no more
+
+
+def test_networks_that_cannot_be_stacked_are_trained_one_by_one(monkeypatch):
+    """To the same end, as far as rounding lets them."""
+    rows = triplets(11, rows=203)
+    stacked = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
+    monkeypatch.setattr(crossfit, "can_be_stacked", lambda _: False)
+    single = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
+    assert single.epoch == stacked.epoch
+    np.testing.assert_allclose(single.scores, stacked.scores, rtol=1e-3)
+    torch.testing.assert_close(single.predict(rows.x), stacked.predict(rows.x), rtol=0, atol=2e-3)
+    assert not any(module.training for module in single.modules)
+
+
+def test_many_rows_are_predicted_some_at_a_time(monkeypatch):
+    fitted = cross_fit(MODEL, triplets(12, rows=120), SCHEDULE)
+    x = triplets(13, rows=100).x
+    whole = fitted.predict(x)
+    monkeypatch.setattr(crossfit, "CHUNK", 33)
+    torch.testing.assert_close(fitted.predict(x), whole)

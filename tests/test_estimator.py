@@ -10,6 +10,7 @@ import pytest
 import sklearn
 import torch
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -161,6 +162,10 @@ def test_a_score_on_noisy_labels_is_that_on_clean_ones():
     clean = model.score(fresh, truth)
     assert model.score(fresh, noisy, y_var=fresh_std**2) == pytest.approx(clean, abs=0.03)
     assert model.score(fresh, noisy) < clean - 0.3
+    by_std = model.score(fresh, noisy, y_std=fresh_std)
+    assert by_std == pytest.approx(model.score(fresh, noisy, y_var=fresh_std**2))
+    with pytest.raises(ValueError, match="error bars or sample_weight, not both"):
+        model.score(fresh, noisy, y_std=fresh_std, sample_weight=fresh_std)
 
 
 @pytest.mark.slow
@@ -174,6 +179,13 @@ def test_several_outputs():
     assert model.tau2_.shape == (2,)
     same = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)  # one error bar a row
     assert same.predict(x).shape == (300, 2)
+    gaps = both.copy()
+    gaps[:100, 0] = np.nan
+    one = biv.metrics.noise_corrected_r2(mean[100:, 0], y[100:], std[100:] ** 2).value
+    two = biv.metrics.noise_corrected_r2(mean[:, 1], both[:, 1], bars[:, 1] ** 2).value
+    assert model.score(x, gaps, y_std=bars) == pytest.approx((one + two) / 2)
+    plain = [r2_score(y[100:], mean[100:, 0]), r2_score(both[:, 1], mean[:, 1])]
+    assert model.score(x, gaps) == pytest.approx(np.mean(plain))
 
 
 @pytest.mark.slow
@@ -211,18 +223,59 @@ def test_error_bars_are_sliced_with_the_rows(routing):
     ("options", "fit", "message"),
     [
         ({"loss": "l1"}, {}, "loss must be one of 'biv', 'l2', 'iv', 'cutoff'; found 'l1'"),
-        ({"model": "tree"}, {}, "model must be one of 'ensemble', 'paper'; found 'tree'"),
+        (
+            {"model": "tree"},
+            {},
+            "model must be one of 'ensemble', 'paper', or a fun.*; found 'tree'",
+        ),
         ({"epsilon": "best"}, {}, "epsilon must be 'auto', a number or a policy; found 'best'"),
         ({"epsilon": -1.0}, {}, "epsilon must be .*; found -1"),
-        ({}, {"y_var": np.full(50, -1.0)}, "y_var must be at least 0 .* rows \\[0 1 2 3 4\\]"),
-        ({}, {"y_std": np.full(50, np.nan)}, "y_std must be at least 0 and not NaN"),
+        ({"model": torch.nn.Linear(3, 1)}, {}, "model must be one of .*; found Linear"),
+        ({"model": lambda _features, _outputs: 3}, {"error": TypeError}, "make an nn.Module"),
+        (
+            {"model": lambda features, _outputs: torch.nn.Bilinear(features, 3, 2)},
+            {"error": TypeError},
+            "missing 1 required positional argument",
+        ),
+        (
+            {"model": lambda features, _: torch.nn.Sequential(torch.nn.Linear(features, 2))},
+            {},
+            "must give \\(rows, 1\\).*; found \\(1, 2\\)",
+        ),
+        (
+            {"model": lambda f, _: torch.nn.Sequential(torch.nn.Linear(f, 2), torch.nn.Tanh())},
+            {},
+            "must give \\(rows, 1\\).*; found \\(1, 2\\)",
+        ),
+        ({"unknown_variance": "mean"}, {}, "unknown_variance must be one of 'raise', .* 'mean'"),
+        ({"calibrate_variance": True}, {}, "calibrate_variance=True needs y_var or y_std"),
+        (
+            {"calibrate_variance": True},
+            {"y_var": np.ones(50)},
+            "calibrate_variance=True needs error bars that differ",
+        ),
+        (
+            {},
+            {"y_var": np.full(50, -1.0)},
+            "y_var must be at least 0; found less in 50 rows \\(0, 1, 2, 3, 4, ...\\)",
+        ),
+        (
+            {},
+            {"y_std": np.where(np.arange(50) == 7, np.nan, 1.0)},
+            "y_std must not be NaN; found it in row 7: unknown_variance='median' or 'estimate'",
+        ),
+        (
+            {"unknown_variance": "median"},
+            {"y_std": np.full(50, np.nan)},
+            "y_std must be known of some labels",
+        ),
         ({}, {"y_var": np.ones(49)}, "y_var must have the shape of y, \\(50,\\); found \\(49,\\)"),
         ({}, {"sample_weight": np.zeros(50)}, "(?i)sample.weights? must"),
     ],
 )
 def test_what_cannot_be_is_said(options, fit, message):
     x, y, _, _ = table(50)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(fit.pop("error", ValueError), match=message):
         biv.BIVRegressor(**options).fit(x, y, **fit)
 
 
@@ -323,6 +376,144 @@ def test_missing_labels_are_left_out():
     assert np.corrcoef(*two.predict(x).T)[0, 1] > 0.9
 
 
+# Error bars that are not what they should be.
+
+
+@pytest.fixture(scope="module")
+def half_as_large():
+    """Error bars, and a model that was told half of them: a quarter of the variance."""
+    x, y, std, _ = table(1000, 4)
+    std = std * np.random.default_rng(0).uniform(0.5, 1.5, size=len(std))
+    y = table(1000, 4)[3] + std * np.random.default_rng(1).normal(size=len(std))
+    return biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=std / 2), (x, y, std)
+
+
+@pytest.mark.slow
+def test_error_bars_are_calibrated(half_as_large):
+    model, (x, y, std) = half_as_large
+    low, high = model.variance_factor_interval_
+    assert low < 4 < high
+    assert model.variance_factor_ == pytest.approx(4, rel=0.2)
+    factor = model.variance_factor_
+    _, sure = model.predict(x, return_std=True)
+    _, wide = model.predict(x, return_std=True, y_var=std**2 / 4)
+    np.testing.assert_allclose(wide**2, sure**2 + factor * std**2 / 4)
+    honest = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    assert honest.variance_factor_ == pytest.approx(1, rel=0.2)
+    assert model.tau2_ == pytest.approx(honest.tau2_, rel=0.5)
+    assert model.score(x, y, y_std=std / 2) == pytest.approx(model_score(model, x, y, factor, std))
+    told_wrong = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std / 2)
+    assert told_wrong.variance_factor_ == pytest.approx(4, rel=0.2)  # seen, though not corrected
+    _, narrow = told_wrong.predict(x, return_std=True, y_var=std**2 / 4)
+    assert np.mean(np.abs(model.out_of_fold_ - y) < wide) == pytest.approx(0.72, abs=0.1)
+    noisy = std > 10
+    assert np.mean((np.abs(told_wrong.out_of_fold_ - y) < narrow)[noisy]) < 0.6
+    assert np.mean((np.abs(model.out_of_fold_ - y) < wide)[noisy]) > 0.62
+
+
+def model_score(model, x, y, factor, std):
+    return biv.metrics.noise_corrected_r2(model.predict(x), y, factor * std**2 / 4).value
+
+
+@pytest.mark.slow
+def test_what_was_found_out_is_saved(half_as_large, tmp_path):
+    model, (x, y, std) = half_as_large
+    model.save(tmp_path / "model")
+    loaded = biv.BIVRegressor.load(tmp_path / "model")
+    for name in vars(model):
+        if name.endswith("_") and not name.startswith("_"):
+            np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name), err_msg=name)
+    assert loaded.score(x, y, y_std=std) == pytest.approx(model.score(x, y, y_std=std))
+
+
+@pytest.mark.slow
+def test_error_bars_that_say_nothing_are_not_believed():
+    x, y, std, _ = table(400)
+    wrong = 80 - std  # small where the noise is large
+    with pytest.warns(UserWarning, match="the error bars explain nothing of the residuals"):
+        model = biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=wrong)
+    assert model.variance_factor_ < 0
+    assert model.effective_sample_size_ == pytest.approx(400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["median", "estimate"])
+def test_unknown_variances(how):
+    """Of the noisy half of the labels nothing is known, and little of the other."""
+    x, y, std, _ = table()
+    y_std = np.where(std > 1, np.nan, std)
+    y_std[:200] = std[:200]
+    model = biv.BIVRegressor(**SMALL, unknown_variance=how)
+    with pytest.warns(UserWarning, match=r"the variance of \d+ of 600 labels is unknown, and was"):
+        model.fit(x, y, y_std=y_std)
+    known = y_std[~np.isnan(y_std)]
+    if how == "median":
+        assert model.unknown_variance_ == np.median(known**2)
+    else:
+        assert model.unknown_variance_ == pytest.approx(60**2, rel=0.3)
+        assert error(model) < 0.3 * 800
+    assert biv.BIVRegressor(**SMALL).fit(x, y, y_std=std).unknown_variance_ is None
+
+
+def test_the_variance_of_a_missing_label_is_not_looked_at():
+    x, y, std, _ = table(100)
+    y[:10], std[:5], std[5:10] = np.nan, np.nan, -1.0
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    assert np.isfinite(model.predict(x)).all()
+    assert np.isfinite(model.out_of_fold_).all()
+
+
+def test_the_out_of_fold_residuals_agree_with_honest_error_bars():
+    x, y, std, _ = table(400)
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    chi, stderr = model.reduced_chi_squared_
+    assert chi == pytest.approx(1, abs=1e-3)  # τ² is what makes it 1, where it is not 0
+    again = biv.metrics.reduced_chi_squared(model.out_of_fold_, y, std**2, epsilon=model.tau2_)
+    assert (chi, stderr) == pytest.approx(tuple(again), rel=1e-3)
+    large = biv.BIVRegressor(**SMALL).fit(x, y, y_std=30 + 10 * std)
+    assert large.tau2_ == 0
+    assert large.reduced_chi_squared_[0] < 0.1
+    alone = biv.BIVRegressor(**SMALL).fit(x, y)
+    assert alone.reduced_chi_squared_ is alone.variance_factor_ is None
+    assert alone.effective_sample_size_ == 400
+
+
+# Networks of one's own.
+
+
+def stackable(features, outputs):
+    layers = torch.nn.Linear(features, 32), torch.nn.ReLU(), torch.nn.Linear(32, outputs)
+    return torch.nn.Sequential(*layers)
+
+
+def with_dropout(features, outputs):
+    layers = torch.nn.Linear(features, 64), torch.nn.Tanh(), torch.nn.Dropout(0.05)
+    return torch.nn.Sequential(*layers, torch.nn.BatchNorm1d(64), torch.nn.Linear(64, outputs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [stackable, with_dropout])
+def test_a_network_of_one_s_own(own, tmp_path):
+    x, y, std, _ = table()
+    options = {**SMALL, "model": own, "learning_rate": 0.02}
+    state = torch.get_rng_state()
+    model = biv.BIVRegressor(**options).fit(x, y, y_std=std)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert error(model) < 0.4 * 800
+    torch.manual_seed(7)
+    again = clone(model).fit(x, y, y_std=std)
+    assert np.array_equal(again.predict(x), model.predict(x))
+    model.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="model were made by a function of its maker's: pass it"):
+        biv.BIVRegressor.load(tmp_path / "model")
+    loaded = biv.BIVRegressor.load(tmp_path / "model", model=own)
+    np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-6)
+    assert loaded.model is own
+    other = with_dropout if own is stackable else stackable
+    with pytest.raises(ValueError, match="is not a model, or is damaged"):
+        biv.BIVRegressor.load(tmp_path / "model", model=other)
+
+
 # Files.
 
 
@@ -393,5 +584,7 @@ def test_other_files_are_not_models(fitted, tmp_path):
         modelfile.write(tmp_path / "bad", *spoiled)
         with pytest.raises(ValueError, match="bad is not a model, or is damaged"):
             biv.BIVRegressor.load(tmp_path / "bad")
+    with pytest.raises(ValueError, match="good were made by biv itself: leave model out"):
+        biv.BIVRegressor.load(tmp_path / "good", model=stackable)
     with pytest.raises(FileNotFoundError, match="nowhere is not a file"):
         biv.BIVRegressor.load(tmp_path / "nowhere")

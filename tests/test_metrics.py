@@ -391,3 +391,61 @@ def test_one_label_has_a_value_but_no_error():
     score = biv.metrics.noise_corrected_mse(np.zeros(1), np.ones(1), np.zeros(1))
     assert score.value == 1
     assert math.isnan(score.stderr)
+
+
+@pytest.mark.parametrize(("factor", "tau2"), [(1.0, 0.05), (4.0, 0.3), (0.25, 1.0), (1.0, 0.0)])
+def test_the_factor_of_misjudged_variances_is_found(factor, tau2):
+    def draw(seed):
+        rng = np.random.default_rng(seed)
+        variance = Gamma(0.5, 1.2).sample(N, rng)
+        target = rng.normal(3.0, np.sqrt(tau2 + factor * variance))
+        return metrics.variance_factor(np.full(N, 3.0), target, variance)
+
+    found = np.array([draw(seed) for seed in range(200)])
+    assert found[:, 0].mean() == pytest.approx(factor, rel=0.02)
+    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.2)
+    inside = np.abs(found[:, 0] - factor) < 1.96 * found[:, 1]
+    assert 0.88 < inside.mean() < 0.99
+
+
+def test_the_factor_has_no_units(problem):
+    pred, y, variance = problem
+    target = corrupt(y, variance, np.random.default_rng(3))
+    one = metrics.variance_factor(pred, target, variance)
+    two = metrics.variance_factor(1e4 * pred, 1e4 * target, 1e8 * variance)
+    assert two == pytest.approx(tuple(one), rel=1e-6)
+    three = metrics.variance_factor(pred, target, 10 * variance)
+    assert three == pytest.approx((one[0] / 10, one[1] / 10), rel=1e-4)
+    known = np.where(np.arange(N) % 5, target, np.nan)
+    assert metrics.variance_factor(pred, known, variance) == metrics.variance_factor(
+        *(values[np.arange(N) % 5 > 0] for values in (pred, target, variance))
+    )
+
+
+def test_variances_that_say_nothing_have_no_slope():
+    rng = np.random.default_rng(4)
+    variance = rng.uniform(0, 1, size=4000)
+    value, stderr = metrics.variance_factor(np.zeros(4000), rng.normal(size=4000), variance)
+    assert abs(value) < 4 * stderr < 0.5
+    falling = rng.normal(0, np.sqrt(2 - variance))
+    value, stderr = metrics.variance_factor(np.zeros(4000), falling, variance)
+    assert value == pytest.approx(-1, abs=4 * stderr)
+
+
+@pytest.mark.parametrize("variance", [np.ones(9), np.array([1.0, 2.0])])
+def test_a_factor_needs_variances_that_differ(variance):
+    zeros = np.zeros_like(variance)
+    with pytest.raises(ValueError, match=f"must differ between labels.*; found {len(variance)} in"):
+        metrics.variance_factor(zeros, zeros, variance)
+
+
+def test_labels_of_two_kinds_have_one_factor():
+    """Where τ² lies far from either kind, weights that follow a line fitted before would run away."""
+    rng = np.random.default_rng(4)
+    variance = np.where(rng.random(1000) < 0.5, 1.0, 3600.0) * rng.uniform(0.5, 1.5, 1000)
+    target = rng.normal(0, np.sqrt(47 + 4 * variance))
+    value, stderr = metrics.variance_factor(np.zeros(1000), target, variance)
+    assert value == pytest.approx(4, abs=3 * stderr)
+    assert stderr < 0.4
+    same = metrics.variance_factor(np.zeros(1000), np.zeros(1000), variance)
+    assert same == (0, 0)  # nothing is left to explain

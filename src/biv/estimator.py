@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,10 +22,11 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from biv import _checks, metrics, modelfile
+from biv import _checks, errorbars, metrics, modelfile
 from biv.datasets import FeatureScaler, LabelScaler
 from biv.epsilon import EpsilonPolicy
 from biv.features import FeatureEncoder, has_categories
+from biv.fitting import Fitting, Story, raw, single
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
@@ -36,6 +38,7 @@ Array = npt.NDArray[Any]
 
 LOSSES = ("biv", "l2", "iv", "cutoff")
 MODELS = ("ensemble", "paper")
+UNKNOWN = ("raise", "median", "estimate")
 USUAL_EPSILON = 0.05  # the paper's, of labels of unit variance
 PILOT_EPOCHS = 5  # after which "auto" looks at how large the model's own error is
 AVERAGING = 2.0  # chosen on noisy held-out labels
@@ -59,8 +62,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             or a policy of :mod:`biv.epsilon`, for labels of unit variance.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
             and is the only way with several outputs, whose units may differ.
-        model: "ensemble", with periodic embeddings of numeric features, or "paper", the network of
-            the paper.
+        model: "ensemble", with periodic embeddings of numeric features; "paper", the network of
+            the paper; or a function of yours that is given the numbers of features and outputs and
+            makes an ``nn.Module``, from (N, features) to (N, outputs).
         members: Networks, a multiple of `folds`.
         folds: Parts that the rows are dealt into.
         max_epochs: Passes over the rows at most.
@@ -68,16 +72,36 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: Rows a step.
         learning_rate: Of AdamW.
         weight_decay: Of AdamW.
+        unknown_variance: What to do where `y_var` is NaN: "raise" an error, take the "median" of
+            the others, or "estimate" one variance for all of them, from how far off these labels
+            are. A warning says what was taken.
+        calibrate_variance: Whether to multiply the variances by `variance_factor_` before training,
+            as for error bars that are all wrong by one factor. Variances of new labels, in
+            :meth:`predict` and :meth:`score`, are multiplied likewise.
         random_state: A seed, a generator of NumPy's old kind, or None.
         verbose: Whether to show a bar on a terminal.
 
     Attributes:
         epsilon_: ε, in squared units of y (the first output's, if there are several); None of other
             losses than "biv" and of a policy.
-        tau2_: The estimated variance of the model's own error, in squared units of y, an output.
+        tau2_: The estimated variance of the model's own error, in squared units of y, an output. A
+            noise that all labels share and no error bar knows of is in it too: the two cannot be
+            told apart.
         n_epochs_: The epoch that was chosen.
-        history_: The out-of-fold score after every epoch, in units of the label variance.
-        effective_sample_size_: How many equally reliable labels the error bars amount to.
+        history_: What the mean squared error to the true labels was estimated to be after every
+            epoch, in units of the label variance.
+        out_of_fold_: What members that have not learned from a row predict for it, as y; NaN of the
+            few rows that all members have learned from.
+        effective_sample_size_: How many equally reliable labels the error bars amount to: Kish's
+            size of 1/(σ²+τ²).
+        variance_factor_: By what factor `y_var` seems to be off, an output: the slope of squared
+            out-of-fold residuals on it (:func:`biv.metrics.variance_factor`); 1 of honest error
+            bars. None without error bars, NaN if they are all alike.
+        variance_factor_interval_: Its 95 % interval.
+        reduced_chi_squared_: Of the out-of-fold residuals, σ²+τ² being their variance, with its
+            standard error (:func:`biv.metrics.reduced_chi_squared`). About 1; less if τ² is 0 and
+            the error bars are larger than the residuals. None without error bars.
+        unknown_variance_: What was taken where `y_var` was NaN, an output; None if it was nowhere.
         n_features_in_: Columns of X.
 
     Example:
@@ -89,6 +113,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> mean, std = model.predict(X, return_std=True)
         >>> bool(np.mean((mean - X[:, 0]) ** 2) < 0.2)
         True
+
+        A network of one's own:
+
+        >>> own = lambda features, outputs: nn.Sequential(nn.Linear(features, 16), nn.Tanh(),
+        ...                                               nn.Linear(16, outputs))
+        >>> model = BIVRegressor(model=own, max_epochs=3, random_state=0).fit(X, y, y_std=y_std)
+        >>> model.predict(X).shape
+        (300,)
     """
 
     def __init__(
@@ -97,14 +129,16 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         loss: str = "biv",
         epsilon: float | str | EpsilonPolicy = "auto",
         threshold: float | None = None,
-        model: str = "ensemble",
-        members: int = 8,
+        model: str | Callable[[int, int], nn.Module] = "ensemble",
+        members: int = 16,
         folds: int = 8,
         max_epochs: int = 100,
-        patience: int = 12,
+        patience: int = 6,
         batch_size: int = 256,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 4e-3,
         weight_decay: float = 0.01,
+        unknown_variance: str = "raise",
+        calibrate_variance: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -119,12 +153,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.unknown_variance = unknown_variance
+        self.calibrate_variance = calibrate_variance
         self.random_state = random_state
         self.verbose = verbose
 
     # What Pipeline, GridSearchCV and the like pass on by default, with metadata routing enabled.
     __metadata_request__fit: ClassVar = {"y_var": True, "y_std": True}
-    __metadata_request__score: ClassVar = {"y_var": True}
+    __metadata_request__score: ClassVar = {"y_var": True, "y_std": True}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -147,7 +183,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 missing number becomes the median of its column, with a column that says so; a
                 missing category is one of its own.
             y: (N,) or (N, outputs); NaN is a missing label.
-            y_var: σ² of each label, as y; 0 is a label to trust, +inf one to ignore.
+            y_var: σ² of each label, as y; or (N,) or (N, 1) for all labels of a row. 0 is a label
+                to trust, +inf one to ignore, NaN unknown (see `unknown_variance`).
             y_std: The same as a standard deviation; one of the two at most.
             sample_weight: How much each row matters, (N,), whatever its noise.
         """
@@ -159,27 +196,27 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
         )
         check_consistent_length(table, y)
-        labels = y.reshape(len(y), -1)
-        variance = _variance(y_var, y_std, y)
-        loss = "l2" if variance is None and self.loss == "biv" else self.loss
-        if variance is None and loss != "l2":
-            raise ValueError(f"loss={loss!r} needs y_var or y_std; found neither")
+        bars = errorbars.read(y, y_var, y_std)
+        loss = "l2" if bars is None and self.loss == "biv" else self.loss
+        if bars is None and (loss != "l2" or self.calibrate_variance):
+            what = f"loss={loss!r}" if loss != "l2" else "calibrate_variance=True"
+            raise ValueError(f"{what} needs y_var or y_std; found neither")
+        if self.unknown_variance == "raise":
+            errorbars.require_known(
+                bars, ": unknown_variance='median' or 'estimate' puts something in its place"
+            )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._single = y.ndim == 1
         self._encoder = FeatureEncoder.fit(table)
         matrix = self._encoder(table)
         self._features = FeatureScaler.fit(matrix, ddof=0)
-        self._labels = [
-            _label_scaler(labels[:, k], None if variance is None else variance[:, k])
-            for k in range(labels.shape[1])
-        ]
-        rows = self._rows(matrix, labels, variance, sample_weight)
-        self._fitted = self._fit(rows, loss, seed)
-        self.effective_sample_size_ = float(len(rows))
-        if rows.variance is not None:
-            self.effective_sample_size_ = metrics.effective_sample_size(
-                rows.variance, epsilon=self._fitted.tau2
-            )
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
+            if not weight.any():
+                raise ValueError("sample_weight must not be zero in every row")
+        fitting = Fitting(single(self._features(matrix)), y.reshape(len(y), -1), weight, bars)
+        self._train(fitting, loss, seed)
         self._report()
         return self
 
@@ -200,10 +237,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _check_settings(self) -> None:
-        for name, allowed in (("loss", LOSSES), ("model", MODELS)):
-            if getattr(self, name) not in allowed:
+        model: object = self.model
+        own = callable(model) and not isinstance(model, nn.Module)
+        for name, allowed, more in (
+            ("loss", LOSSES, ""),
+            ("model", MODELS, ", or a function that makes an nn.Module"),
+            ("unknown_variance", UNKNOWN, ""),
+        ):
+            value = getattr(self, name)
+            if not (name == "model" and own) and not (isinstance(value, str) and value in allowed):
                 names = ", ".join(repr(one) for one in allowed)
-                raise ValueError(f"{name} must be one of {names}; found {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
         epsilon: object = self.epsilon
         if isinstance(epsilon, str):
             if epsilon != "auto":
@@ -211,87 +255,85 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         elif not isinstance(epsilon, EpsilonPolicy):
             _checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE)
 
-    def _rows(
-        self,
-        matrix: Array,
-        labels: Array,
-        variance: Array | None,
-        sample_weight: Any,
-    ) -> Triplets:
-        y = np.stack([s.label(labels[:, k]) for k, s in enumerate(self._labels)], axis=1)
-        if variance is not None:
-            variance = np.stack(
-                [s.variance(variance[:, k]) for k, s in enumerate(self._labels)], axis=1
-            )
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
-            if not weight.any():
-                raise ValueError("sample_weight must not be zero in every row")
-        return Triplets(
-            _single(self._features(matrix)),
-            _single(y),
-            None if variance is None else _single(variance),
-            None if weight is None else _single(weight[:, None]),
+    def _train(self, fitting: Fitting, loss: str, seed: int) -> None:
+        """A pilot, if something is to be learned from it first, and then the ensemble."""
+        rows = fitting.rows()
+        self._epsilon: float | None = None
+        epsilon: Any = self.epsilon
+        automatic = loss == "biv" and isinstance(epsilon, str)
+        self._corrects = self.calibrate_variance or (
+            fitting.has_unknown and self.unknown_variance == "estimate"
+        )
+        if automatic or self._corrects:
+            pilot_loss = L2Loss() if rows.variance is None else BIVLoss(USUAL_EPSILON)
+            pilot = self._cross_fit(rows, pilot_loss, seed, pilot=True)
+            out_of_fold = fitting.raw(pilot.out_of_fold)
+            if self.calibrate_variance:
+                fitting.calibrate(out_of_fold)
+            if self.unknown_variance == "estimate":
+                fitting.estimate(out_of_fold)
+            rows = fitting.rows()
+            if automatic:
+                epsilon = fitting.residual_variance(out_of_fold)
+        if loss != "biv":
+            chosen = self._other_loss(loss, fitting, rows)
+        else:
+            chosen = BIVLoss(epsilon)
+            if not isinstance(epsilon, EpsilonPolicy):
+                self._epsilon = float(epsilon)
+        self._labels = fitting.scalers
+        self._fitted = self._cross_fit(rows, chosen, seed)
+        self._story = fitting.story(fitting.raw(self._fitted.out_of_fold), self._fitted.tau2)
+        fitting.tell()
+
+    def _cross_fit(
+        self, rows: Triplets, loss: VarianceLoss, seed: int, *, pilot: bool = False
+    ) -> CrossFit:
+        self._recipe = self._network(rows)
+        folds = min(self.folds, len(rows))
+        schedule = Schedule(
+            epochs=min(PILOT_EPOCHS, self.max_epochs) if pilot else self.max_epochs,
+            batch_size=self.batch_size,
+            test_every=None,
+            optimizer="adamw",
+            weight_decay=self.weight_decay,
+            averaging=AVERAGING,
+        )
+        return cross_fit(
+            self._recipe,
+            rows,
+            schedule,
+            loss=loss,
+            learning_rate=self.learning_rate,
+            members=folds if pilot or folds < self.folds else self.members,
+            folds=folds,
+            patience=self.patience,
+            seed=seed % 2**20,
+            progress=self.verbose,
         )
 
-    def _fit(self, rows: Triplets, loss: str, seed: int) -> CrossFit:
-        self._mlp = network = self._network(rows)
-        folds = min(self.folds, len(rows))
-        members = self.members if folds == self.folds else folds
-
-        def fit(loss: VarianceLoss, epochs: int) -> CrossFit:
-            schedule = Schedule(
-                epochs=epochs,
-                batch_size=self.batch_size,
-                test_every=None,
-                optimizer="adamw",
-                weight_decay=self.weight_decay,
-                averaging=AVERAGING,
-            )
-            return cross_fit(
-                network,
-                rows,
-                schedule,
-                loss=loss,
-                learning_rate=self.learning_rate,
-                members=members,
-                folds=folds,
-                patience=self.patience,
-                seed=seed % 2**20,
-                progress=self.verbose,
-            )
-
-        self._epsilon: float | None = None
-        if loss != "biv":
-            return fit(self._other_loss(loss, rows), self.max_epochs)
-        epsilon: Any = self.epsilon
-        if isinstance(epsilon, str):
-            epsilon = fit(BIVLoss(USUAL_EPSILON), min(PILOT_EPOCHS, self.max_epochs)).tau2
-        if not isinstance(epsilon, EpsilonPolicy):
-            self._epsilon = float(epsilon)
-        return fit(BIVLoss(epsilon), self.max_epochs)
-
-    def _other_loss(self, loss: str, rows: Triplets) -> VarianceLoss:
+    def _other_loss(self, loss: str, fitting: Fitting, rows: Triplets) -> VarianceLoss:
         if loss == "l2":
             return L2Loss()
         if loss == "iv":
             return IVLoss()
         assert rows.variance is not None
         if self.threshold is not None:
-            if len(self._labels) > 1:  # its units are those of one output
-                raise ValueError(f"threshold is for one output; found {len(self._labels)}")
-            return CutoffLoss(self._labels[0].variance(float(self.threshold)))
+            if len(fitting.scalers) > 1:  # its units are those of one output
+                raise ValueError(f"threshold is for one output; found {len(fitting.scalers)}")
+            return CutoffLoss(fitting.scalers[0].variance(float(self.threshold)))
         return CutoffLoss(float(rows.variance[rows.variance.isfinite()].mean()))
 
-    def _network(self, rows: Triplets) -> MLP:
+    def _network(self, rows: Triplets) -> MLP | _Own:
         outputs, columns = rows.y.shape[1], rows.x.T
+        if not isinstance(self.model, str):
+            return _Own(self.model, len(columns), outputs)
         if self.model == "paper":
             return MLP(len(columns), outputs=outputs)
         numbers = self._encoder.numeric
         numeric = tuple(k for k in numbers if len(np.unique(columns[k].numpy())) >= FEWEST_VALUES)
         embedding = Periodic(numeric, frequencies=16, width=8, scale=0.3) if numeric else None
-        return MLP(len(columns), (128, 128), outputs, embedding)
+        return MLP(len(columns), (64, 64), outputs, embedding)
 
     def _report(self) -> None:
         """The fitted attributes, in the units of the labels."""
@@ -301,6 +343,23 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = None if self._epsilon is None else self._epsilon * float(scales[0])
         self.n_epochs_ = self._fitted.epoch
         self.history_ = self._fitted.scores
+        self.out_of_fold_ = self._shaped(self._raw(self._fitted.out_of_fold.double().numpy()))
+        story = self._story
+        self.effective_sample_size_ = story.effective_sample_size
+        self.reduced_chi_squared_ = story.reduced_chi_squared
+        self.unknown_variance_ = self._an_output(story.unknown_variance)
+        factors = story.factors
+        self.variance_factor_ = self._an_output(factors and [f.value for f in factors])
+        self.variance_factor_interval_ = self._an_output(factors and [f[1:] for f in factors])
+
+    def _an_output(self, values: Any) -> Any:
+        """The first if there is but one output, None if there are none."""
+        if values is None:
+            return None
+        return values[0] if self._single else np.array(values)
+
+    def _shaped(self, values: Array) -> Array:
+        return values[:, 0] if self._single else values
 
     def predict(self, X: Any, return_std: bool = False, y_var: Any = None) -> Any:
         """The true labels of new rows, and how sure that is.
@@ -309,28 +368,44 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             X: (N, features).
             return_std: Whether to return (mean, std), the standard deviation of the true label:
                 the root of the members' variance and τ².
-            y_var: The noise variance of new labels, to have the standard deviation of those.
+            y_var: The noise variance of new labels, to have the standard deviation of those; as
+                what is predicted, or one a row.
+
+        Returns:
+            (N,), or (N, outputs) if y had two dimensions.
         """
         check_is_fitted(self, "n_epochs_")
         matrix = self._encoder(self._table(X, reset=False))
-        each = self._fitted.predict(_single(self._features(matrix))).double().numpy()
+        each = self._fitted.predict(single(self._features(matrix))).double().numpy()
         mean = self._raw(each.mean(axis=0))
         if y_var is not None and not return_std:
             raise ValueError("y_var changes the standard deviation: ask for return_std=True")
         if not return_std:
-            return mean[:, 0] if self._single else mean
+            return self._shaped(mean)
         ddof = 1 if len(each) > 1 else 0
         scales = np.array([scaler.std for scaler in self._labels])
         variance = (each.var(axis=0, ddof=ddof) + self._fitted.tau2) * scales**2
-        noise = _variance(y_var, None, mean[:, 0] if self._single else mean)
+        noise = self._new_variance(self._shaped(mean), y_var, None)
         std = np.sqrt(variance if noise is None else variance + noise)
-        return (mean[:, 0], std[:, 0]) if self._single else (mean, std)
+        return self._shaped(mean), self._shaped(std)
+
+    def _new_variance(self, y: Array, y_var: Any, y_std: Any) -> Array | None:
+        """Of labels that were not learned from, (N, D); calibrated, if those were."""
+        bars = errorbars.read(y, y_var, y_std)
+        if bars is None:
+            return None
+        errorbars.require_known(bars)
+        factors = self._story.factors
+        if not self.calibrate_variance or factors is None:
+            return bars.variance
+        return bars.variance * [max(f.value, 0.0) for f in factors]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of tensors and JSON, which :meth:`load` reads.
 
         A `random_state` or `epsilon` that is an object is not kept: the loaded model has the
-        default in its place, and predicts the same.
+        default in its place, and predicts the same. Of a `model` of yours the parameters are kept
+        and the function is not: give it to :meth:`load` again.
         """
         check_is_fitted(self, "n_epochs_")
         tensors = {
@@ -345,37 +420,54 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         content = {
             "settings": {k: v for k, v in self.get_params().items() if isinstance(v, plain)},
             "members": len(self._fitted.modules),
-            "network": asdict(self._mlp),
+            "network": None if isinstance(self._recipe, _Own) else asdict(self._recipe),
+            "outputs": len(self._labels),
+            "encoded": len(self._features.mean),
             "labels": [[scaler.mean, scaler.std] for scaler in self._labels],
             "single": self._single,
             "epoch": self._fitted.epoch,
-            "scores": [float(s) if np.isfinite(s) else None for s in self._fitted.scores],
+            "scores": modelfile.plain(self._fitted.scores.tolist()),
             "tau2": self._fitted.tau2,
             "epsilon": self._epsilon,
-            "effective_sample_size": self.effective_sample_size_,
+            "story": modelfile.plain(self._story._asdict()),
             "columns": self._encoder.told(),
             "feature_names": list(map(str, getattr(self, "feature_names_in_", []))),
         }
         modelfile.write(path, tensors, content)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(
+        cls, path: str | Path, *, model: Callable[[int, int], nn.Module] | None = None
+    ) -> Self:
         """The model that :meth:`save` wrote. No code of the file is run.
 
+        Args:
+            path: The file.
+            model: The function that made its networks, if that was one of yours.
+
         Raises:
-            ValueError: The file is no model, is damaged, or is of another version.
+            ValueError: The file is no model, is damaged, or is of another version; or it wants
+                `model`, or has no use for it.
         """
         tensors, content = modelfile.read(path)
         try:
-            return cls(**content["settings"])._restored(tensors, content)
-        except (KeyError, TypeError, RuntimeError) as error:
+            if (content["network"] is None) != (model is not None):
+                wanted = "pass it as model=" if model is None else "leave model out"
+                whose = "a function of its maker's" if model is None else "biv itself"
+                raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
+            settings = content["settings"] | ({} if model is None else {"model": model})
+            return cls(**settings)._restored(tensors, content)
+        except (AttributeError, KeyError, IndexError, TypeError, RuntimeError) as error:
             raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
 
     def _restored(self, tensors: dict[str, Tensor], content: dict[str, Any]) -> Self:
-        self._mlp = _network(content["network"])
+        if isinstance(self.model, str):
+            self._recipe = _network(content["network"])
+        else:
+            self._recipe = _Own(self.model, content["encoded"], content["outputs"])
         modules: list[nn.Module] = []
         for k in range(content["members"]):
-            module = self._mlp(torch.Generator())
+            module = self._recipe(torch.Generator())
             prefix = f"member.{k}."
             own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
             module.load_state_dict(own)
@@ -393,31 +485,56 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(self._encoder.columns)
         if content["feature_names"]:
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
-        self.effective_sample_size_ = content["effective_sample_size"]
+        self._story = Story.from_told(content["story"])
         self._report()
         return self
 
     def _raw(self, normalised: Array) -> Array:
-        columns = [s.label_raw(normalised[:, k]) for k, s in enumerate(self._labels)]
-        return np.stack(columns, axis=1)
+        return raw(self._labels, normalised)
 
-    def score(self, X: Any, y: Any, y_var: Any = None, sample_weight: Any = None) -> float:
-        """R²; with the variances of noisy labels, R² to the true ones behind them.
+    def score(
+        self, X: Any, y: Any, y_var: Any = None, sample_weight: Any = None, y_std: Any = None
+    ) -> float:
+        """R²; with the error bars of noisy labels, R² to the true ones behind them.
 
         The latter is :func:`biv.metrics.noise_corrected_r2`, which has no use for `sample_weight`.
+        Of several outputs it is their mean; labels that are NaN do not count.
         """
         predicted = self.predict(X)
-        if y_var is None:
-            return float(r2_score(y, predicted, sample_weight=sample_weight))
-        if sample_weight is not None:
-            raise ValueError("a noise-corrected score takes y_var or sample_weight, not both")
         labels = np.asarray(y, dtype=np.float64)
-        variance = _variance(y_var, None, labels)
-        shape = (len(labels), -1)
-        score = metrics.noise_corrected_r2(
-            predicted.reshape(shape), labels.reshape(shape), variance
-        )
-        return score.value
+        check_consistent_length(predicted, labels)
+        columns = labels.reshape(predicted.reshape(len(labels), -1).shape)
+        noise = self._new_variance(labels, y_var, y_std)
+        if noise is not None and sample_weight is not None:
+            raise ValueError("a noise-corrected score takes error bars or sample_weight, not both")
+        scores = []
+        for k, f in enumerate(predicted.reshape(columns.shape).T):
+            target = columns[:, k]
+            if noise is not None:
+                scores.append(metrics.noise_corrected_r2(f, target, noise[:, k]).value)
+                continue
+            known = ~np.isnan(target)
+            weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+            scores.append(r2_score(target[known], f[known], sample_weight=weight))
+        return float(np.mean(scores))
+
+
+@dataclass(frozen=True)
+class _Own:
+    """Networks that a function of the user's makes, which draws from torch's global generator."""
+
+    function: Callable[[int, int], nn.Module]
+    features: int
+    outputs: int
+
+    def __call__(self, generator: torch.Generator) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator.initial_seed())
+            module: object = self.function(self.features, self.outputs)
+        if not isinstance(module, nn.Module):
+            found = _checks.describe(module)
+            raise TypeError(f"model must make an nn.Module; found {found}")
+        return module
 
 
 def _network(told: dict[str, Any]) -> MLP:
@@ -426,34 +543,3 @@ def _network(told: dict[str, Any]) -> MLP:
     if periodic is not None:
         periodic = Periodic(**{**periodic, "columns": tuple(periodic["columns"])})
     return MLP(**{**told, "widths": tuple(told["widths"])}, periodic=periodic)
-
-
-def _variance(y_var: Any, y_std: Any, y: Array) -> Array | None:
-    """σ² of every label, (N, D); None if there is none."""
-    if y_var is not None and y_std is not None:
-        raise ValueError("give y_var or y_std, not both")
-    name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
-    if given is None:
-        return None
-    value = np.asarray(given, dtype=np.float64)
-    if value.shape != y.shape and value.shape != (len(y), 1) and value.shape != (len(y),):
-        raise ValueError(f"{name} must have the shape of y, {y.shape}; found {value.shape}")
-    bad = np.flatnonzero(~(value.reshape(len(y), -1) >= 0).all(axis=1))
-    if len(bad):
-        raise ValueError(f"{name} must be at least 0 and not NaN; found others in rows {bad[:5]}")
-    value = value.reshape(len(y), -1)
-    if name == "y_std":
-        value = value**2
-    return np.broadcast_to(value, (len(y), y.reshape(len(y), -1).shape[1]))
-
-
-def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:
-    """Labels that do not vary have nothing to scale by: they are moved to 0 only."""
-    known = labels[~np.isnan(labels)]
-    if len(known) and np.ptp(known) == 0:
-        return LabelScaler(float(known[0]), 1.0)
-    return LabelScaler.fit(labels, variance, ddof=0)
-
-
-def _single(values: Array) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32)

@@ -17,6 +17,7 @@ from torch import Tensor
 from biv import _arrays, _checks, _search, weights
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
+RATIO_REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
 STEADY_SAMPLE_SIZE = 30  # effective labels that an estimated ε leaves at least
 
 
@@ -214,6 +215,83 @@ def residual_variance(pred: Any, target: Any, variance: Any) -> float:
     """
     f, y, v = _elements(target, variance, pred)
     return _residual_variance(f - y, v)
+
+
+def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
+    r"""By what factor the given variances are too small or too large, as the residuals see it.
+
+    The slope c of squared residuals on the variances,
+
+    .. math:: E\,(f_k - \tilde y_k)^2 = \tau^2 + c\,\sigma_k^2,
+
+    by least squares weighted with :math:`(\tau^2 + c\,\sigma^2)^{-2}`, the inverse variance of a
+    squared residual. The model's own error, and any noise of the same size in all labels, is in the
+    intercept τ². **A model that is worse where labels are noisier** makes c too large.
+
+    Args:
+        pred: f, predictions not fitted on these labels.
+        target: ỹ, the noisy labels.
+        variance: σ², not all alike: else the slope cannot be told from the intercept.
+
+    Returns:
+        (value, stderr): 1 of honest variances, above 1 if they are too small, below if too large.
+        Near or below 0 they say nothing of how noisy each label is. The standard error holds
+        for noise of any distribution.
+
+    Raises:
+        ValueError: The variances are all alike, or there are fewer than three.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> variance = rng.uniform(0, 2, size=5000)
+        >>> target = rng.normal(0, np.sqrt(0.3 + 4 * variance))  # four times what is said
+        >>> value, stderr = variance_factor(np.zeros(5000), target, variance)
+        >>> abs(value - 4) < 3 * stderr < 0.5
+        True
+    """
+    f, y, v = _elements(target, variance, pred)
+    if len(v) < 3 or not bool(v.max() > v.min()):
+        raise ValueError(
+            "variance must differ between labels, three at least, for its factor to be told from "
+            f"the model's own error; found {len(v)} in [{v.min():g}, {v.max():g}]"
+        )
+    square, scale = (f - y).square(), float(v.max())
+    design = torch.stack([torch.ones_like(v), v / scale], dim=1)
+    w = _relative_weights(v, _likely_ratio(square, v)).square()
+    line = _line(design, w, square)
+    bread = torch.linalg.pinv(design.T @ (w[:, None] * design))
+    meat = bread @ (design * (w * (square - design @ line))[:, None]).T
+    return Score(float(line[1]) / scale, math.sqrt(float((meat @ meat.T)[1, 1])) / scale)
+
+
+def _likely_ratio(square: Tensor, variance: Tensor) -> float:
+    """τ²/c at which normal residuals of variance τ² + cσ² are most likely.
+
+    There the weighted line through the squares is τ² + cσ² itself. Between bounds: the lower leaves
+    weights that rest on enough labels, the upper lets all labels weigh alike.
+    """
+    high = 100 * float(variance.max())
+    low = max(_steady(0.0, variance), high * 1e-12)
+    scale = float(square.mean()) or 1.0
+
+    def unlikely(ratios: Tensor) -> Tensor:
+        spread = variance + ratios[:, None]
+        factor = (square / scale / spread).mean(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
+        return factor.log() + spread.log().mean(dim=1)
+
+    for _ in range(RATIO_REFINEMENTS):
+        ratios = torch.logspace(math.log10(low), math.log10(high), 33, dtype=torch.float64)
+        best = int(unlikely(ratios).argmin())
+        low, high = float(ratios[max(best - 1, 0)]), float(ratios[min(best + 1, 32)])
+    return float(ratios[best])
+
+
+def _line(design: Tensor, w: Tensor, square: Tensor) -> Tensor:
+    """Weighted least squares."""
+    root = w.sqrt()
+    solution: Tensor = torch.linalg.lstsq(root[:, None] * design, (root * square)[:, None])[0]
+    return solution[:, 0]
 
 
 def effective_sample_size(variance: Any, *, epsilon: float) -> float:

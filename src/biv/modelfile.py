@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,15 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str,
     text = json.dumps(content, allow_nan=False)
     whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
     write_atomically(Path(path), save(whole, metadata={"format": FORMAT, "content": text}))
+
+
+def plain(value: Any) -> Any:
+    """The same in what JSON has: tuples as lists, and None for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: plain(own) for name, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(own) for own in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -302,6 +302,15 @@ def _template(modules: Sequence[nn.Module]) -> nn.Module:
     return first
 
 
+def can_be_stacked(module: nn.Module) -> bool:
+    """Whether networks of this kind are something that :class:`Stacked` computes."""
+    try:
+        Stacked([module, module])
+    except TypeError:
+        return False
+    return True
+
+
 def _layers(
     template: nn.Module, values: Iterator[Tensor], gradients: Iterator[Tensor]
 ) -> Iterator[Layer]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from biv import _checks, metrics
+from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.progress import progress_bar
+from biv.training.reference import Loop
 from biv.training.stack import Factory, Stack
 
 PATIENCE = 12  # epochs without a better score before training stops
+CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +30,7 @@ class CrossFit:
     Attributes:
         modules: The members, as they were at the epoch chosen.
         epoch: Which that is, from 1 on.
-        scores: The noise-corrected mean squared error of out-of-fold predictions after every epoch.
+        scores: What the ensemble's mean squared error was estimated to be after every epoch.
         out_of_fold: What members that have not seen a row predict for it, (N, D); NaN of the few
             rows that all have seen, where the folds do not divide their number.
         tau2: The model's own residual variance, estimated from these.
@@ -41,7 +45,8 @@ class CrossFit:
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """What every member predicts, (members, N, D)."""
-        return torch.stack([module(x) for module in self.modules])
+        parts = torch.split(x, CHUNK)
+        return torch.stack([torch.cat([module(p) for p in parts]) for module in self.modules])
 
 
 def cross_fit(
@@ -60,16 +65,21 @@ def cross_fit(
     r"""Train an ensemble whose members each leave out a fold of the rows.
 
     Every row is left out by some member, whose prediction of it is honest: not fitted on its label.
-    After each epoch, these predictions f give the noise-corrected error
+    After each epoch, these predictions f, the mean of the m members that left the row out, give the
+    noise-corrected error
 
     .. math:: \frac{\sum_k w_k [(f_k - \tilde y_k)^2 - \sigma_k^2]}{\sum_k w_k}, \qquad
               w_k = (\sigma_k^2 + \epsilon)^{-2}
 
-    (:func:`biv.metrics.noise_corrected_mse`); the epoch at which it is lowest is chosen. No clean
-    label is needed, and the ensemble as a whole has learned from all rows.
+    (:func:`biv.metrics.noise_corrected_mse`). New rows are predicted by all M members, whose mean
+    differs less from one draw to another: with s² the variance between members that left the same
+    row out, an ensemble of M is better than one of m by s²(1/m − 1/M), which is taken off where
+    m > 1. The epoch at which the score is lowest is chosen. No clean label is needed, and the
+    ensemble as a whole has learned from all rows.
 
     Args:
-        model: Makes a network from a generator.
+        model: Makes a network from a generator; a stack where it can be (:class:`Stack`), else the
+            members are trained one by one (:func:`train_reference`).
         rows: What there is to learn from; without variances the labels are taken to be clean.
         schedule: At most so many epochs; ``averaging`` makes scores steady and members better.
             ``test_every`` is not used.
@@ -101,7 +111,7 @@ def cross_fit(
     if _checks.integer("members", members, at_least=1) % folds:
         raise ValueError(f"members must be a multiple of folds, {folds}; found {members}")
     _checks.integer("patience", patience, at_least=1)
-    stack = Stack(model, _members(rows, parts, loss, learning_rate, members, seed), schedule)
+    stack = _engine(model, _members(rows, parts, loss, learning_rate, members, seed), schedule)
     judge = _Judge(rows, parts, members)
     best: CrossFit | None = None
     scores: list[float] = []
@@ -109,8 +119,9 @@ def cross_fit(
     with progress_bar(total, f"{members} members", enabled=progress) as bar:
         while stack.epoch < schedule.epochs and not stack.all_frozen:
             stack.run_epoch(bar.update)
-            predicted = judge.out_of_fold(stack)
-            scores.append(judge.score(predicted))
+            each = judge.each(stack)
+            predicted = each.mean(dim=0)
+            scores.append(judge.score(each))
             bar.set_postfix_str(f"out of fold {scores[-1]:.3f}", refresh=False)
             if np.isfinite(scores[-1]) and scores[-1] <= min(scores):
                 modules = [stack.module(member) for member in range(members)]
@@ -165,26 +176,79 @@ class _Judge:
 
     def __init__(self, rows: Triplets, parts: Sequence[Tensor], members: int) -> None:
         self.rows, self.parts = rows, parts
+        self.scored = torch.cat(list(parts))
         self.tables = [rows.x[parts[number % len(parts)]] for number in range(members)]
         self.variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
 
-    def out_of_fold(self, stack: Stack) -> Tensor:
-        each = stack.predict_each(self.tables)
-        predicted = torch.full_like(self.rows.y, torch.nan)
+    def each(self, stack: Stack | _Loops) -> Tensor:
+        """What the members that have left out a row predict for it, (m, N, D)."""
+        predicted, folds = stack.predict_each(self.tables), len(self.parts)
+        out = self.rows.y.new_full((len(predicted) // folds, *self.rows.y.shape), torch.nan)
         for fold, part in enumerate(self.parts):
-            predicted[part] = torch.stack(each[fold :: len(self.parts)]).mean(dim=0)
-        return predicted
+            out[:, part] = torch.stack(predicted[fold::folds])
+        return out
 
-    def score(self, predicted: Tensor) -> float:
+    def score(self, each: Tensor) -> float:
         """Infinite where a member has diverged."""
-        scored = torch.cat(list(self.parts))
-        if not bool(predicted[scored].isfinite().all()):
+        each = each[:, self.scored]
+        if not bool(each.isfinite().all()):
             return float("inf")
-        return metrics.noise_corrected_mse(*self._scored(predicted)).value
+        y, variance = self.rows.y[self.scored], self.variance[self.scored]
+        score = metrics.noise_corrected_mse(each.mean(dim=0), y, variance).value
+        if len(each) == 1:
+            return score
+        fewer = 1 / len(each) - 1 / len(self.tables)
+        return score - fewer * float(each.double().var(dim=0).mean())
 
     def residual_variance(self, predicted: Tensor) -> float:
-        return metrics.residual_variance(*self._scored(predicted))
+        scored = self.scored
+        return metrics.residual_variance(
+            predicted[scored], self.rows.y[scored], self.variance[scored]
+        )
 
-    def _scored(self, predicted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        scored = torch.cat(list(self.parts))
-        return predicted[scored], self.rows.y[scored], self.variance[scored]
+
+class _Loops:
+    """Networks that cannot be stacked, one after another: what cross-fitting asks of a stack."""
+
+    def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
+        self.loops = [Loop(model(m.generators()[0]), m, schedule) for m in members]
+        self.steps_per_epoch = schedule.steps_per_epoch(len(members[0].train))
+        self.epoch = 0
+        # What dropout and its like draw from, in the place of torch's global generator.
+        self.draws = torch.Generator().manual_seed(members[0].seed).get_state()
+        row, outputs = members[0].train.x[:1], members[0].train.y.shape[1]
+        if (found := tuple(self.loops[0].predict(row).shape)) != (1, outputs):
+            raise ValueError(f"the network must give (rows, {outputs}); found {found} for one row")
+
+    @property
+    def all_frozen(self) -> bool:
+        return all(loop.diverged_at is not None for loop in self.loops)
+
+    def run_epoch(self, after_step: Callable[[], object]) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self.draws)
+            for loop in self.loops:
+                if loop.diverged_at is None:
+                    loop.run_epoch()
+            self.draws = torch.get_rng_state()
+        for _ in range(self.steps_per_epoch):
+            after_step()
+        self.epoch += 1
+
+    def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
+        return [
+            torch.cat([loop.predict(part) for part in torch.split(table, CHUNK)])
+            for loop, table in zip(self.loops, tables, strict=True)
+        ]
+
+    def module(self, member: int) -> nn.Module:
+        loop = self.loops[member]
+        with loop.average.in_place():
+            return copy.deepcopy(loop.model).eval()
+
+
+def _engine(model: Factory, members: Sequence[Member], schedule: Schedule) -> Stack | _Loops:
+    made: object = model(torch.Generator()) if callable(model) else None
+    if isinstance(made, nn.Module) and not can_be_stacked(made):
+        return _Loops(model, members, schedule)
+    return Stack(model, members, schedule)

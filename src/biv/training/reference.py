@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,6 +15,8 @@ from biv.training.data import Member, Schedule
 from biv.training.history import History
 from biv.training.progress import progress_bar
 from biv.weights import effective_batch_size
+
+NEVER = np.arange(0)
 
 
 def train_reference(
@@ -42,49 +44,103 @@ def train_reference(
         >>> history.train_loss.shape
         (8,)
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
-    train, test, loss_function = member.train, member.test, member.loss
-    _, order = member.generators()
-    group = {"params": list(model.parameters()), "lr": member.learning_rate}
-    optimizer = schedule.make_optimizer([group], fused=False)
-    total = schedule.epochs * schedule.steps_per_epoch(len(train))
-    losses, sizes = np.full((2, total), np.nan)
-    every = schedule.test_every if test is not None else None
-    test_step = np.arange(every, total + 1, every) if every else np.arange(0)
-    scores = np.full(len(test_step), np.nan)
-    average = _Average(model, schedule)
-    diverged_at = None
+    loop = Loop(model, member, schedule)
+    total, what = schedule.epochs * loop.steps_per_epoch, member.name or "training"
+    with progress_bar(total, what, enabled=progress) as bar:
 
-    with progress_bar(total, member.name or "training", enabled=progress) as bar:
-        for step, rows in enumerate(_batches(len(train), schedule, order)):
-            x, y = train.x[rows], train.y[rows]
-            variance = None if train.variance is None else train.variance[rows]
-            weight = None if train.sample_weight is None else train.sample_weight[rows]
-            model.train()
-            loss = loss_function(model(x), y, variance, sample_weight=weight)
-            counts = loss_function.weights(y, variance, sample_weight=weight)
-            losses[step], sizes[step] = loss.item(), effective_batch_size(counts).item()
-            if bool((counts > 0).any()) and bool(loss.isfinite()):
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            finite = bool(loss.isfinite()) and _is_finite(model, optimizer)
-            if finite:
-                average.follow(step + 1)
-            if finite and test is not None and every and (step + 1) % every == 0:
-                with average.in_place():
-                    score = _mean_squared_error(model, test.x, test.y)
-                scores[(step + 1) // every - 1] = score
-                finite = bool(np.isfinite(score))
-            bar.set_postfix_str(f"train {losses[step]:.3f}", refresh=False)
+        def show() -> None:
+            bar.set_postfix_str(f"train {loop.losses[loop.step - 1]:.3f}", refresh=False)
             bar.update()
-            if not finite:
-                diverged_at = step + 1
-                break
-    average.keep()
+
+        while loop.epoch < schedule.epochs and loop.diverged_at is None:
+            loop.run_epoch(show)
+    loop.average.keep()
     model.eval()
-    return History(losses, sizes, scores, test_step, diverged_at)
+    return loop.history()
+
+
+class Loop:
+    """One network in training, epoch by epoch; see :func:`train_reference`.
+
+    Attributes:
+        step: How many batches it has seen.
+        diverged_at: The step after which something was not finite; it is trained no further.
+        average: Of its parameters, if the schedule asks for one.
+    """
+
+    def __init__(self, model: nn.Module, member: Member, schedule: Schedule) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
+        self.model, self.member, self.schedule = model, member, schedule
+        self.steps_per_epoch = schedule.steps_per_epoch(len(member.train))
+        self.average = _Average(model, schedule)
+        self.step = 0
+        self.diverged_at: int | None = None
+        _, self._order = member.generators()
+        group = {"params": list(model.parameters()), "lr": member.learning_rate}
+        self._optimizer = schedule.make_optimizer([group], fused=False)
+        total = schedule.epochs * self.steps_per_epoch
+        self.losses, self.sizes = np.full((2, total), np.nan)
+        self.every = schedule.test_every if member.test is not None else None
+        self.test_step = np.arange(self.every, total + 1, self.every) if self.every else NEVER
+        self.scores = np.full(len(self.test_step), np.nan)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.step // self.steps_per_epoch
+
+    def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
+        """Train for one epoch, and test when it is due; stop where it diverges."""
+        order = torch.randperm(len(self.member.train), generator=self._order)
+        for rows in torch.split(order, self.schedule.batch_size)[: self.steps_per_epoch]:
+            finite = self._train(rows)
+            if finite and self.every and self.step % self.every == 0:
+                finite = self._test()
+            after_step()
+            if not finite:
+                self.diverged_at = self.step
+                return
+
+    def _train(self, rows: Tensor) -> bool:
+        train, loss_function = self.member.train, self.member.loss
+        x, y = train.x[rows], train.y[rows]
+        variance = None if train.variance is None else train.variance[rows]
+        weight = None if train.sample_weight is None else train.sample_weight[rows]
+        self.model.train()
+        loss = loss_function(self.model(x), y, variance, sample_weight=weight)
+        counts = loss_function.weights(y, variance, sample_weight=weight)
+        self.losses[self.step] = loss.item()
+        self.sizes[self.step] = effective_batch_size(counts).item()
+        if bool((counts > 0).any()) and bool(loss.isfinite()):
+            self._optimizer.zero_grad()
+            loss.backward()
+            self._optimizer.step()
+        self.step += 1
+        finite = bool(loss.isfinite()) and _is_finite(self.model, self._optimizer)
+        if finite:
+            self.average.follow(self.step)
+        return finite
+
+    def _test(self) -> bool:
+        test = self.member.test
+        assert test is not None
+        assert self.every
+        score = F.mse_loss(self.predict(test.x), test.y).item()
+        self.scores[self.step // self.every - 1] = score
+        return bool(np.isfinite(score))
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """What the network, or its average, predicts, (N, D)."""
+        self.model.eval()
+        with self.average.in_place():
+            predicted: Tensor = self.model(x)
+        return predicted
+
+    def history(self) -> History:
+        """The curves, NaN beyond where it is."""
+        return History(self.losses, self.sizes, self.scores, self.test_step, self.diverged_at)
 
 
 class _Average:
@@ -111,18 +167,6 @@ class _Average:
     def keep(self) -> None:
         for parameter, average in zip(self.parameters, self.averages, strict=True):
             parameter.copy_(average)
-
-
-def _batches(rows: int, schedule: Schedule, order: torch.Generator) -> Iterator[Tensor]:
-    steps = schedule.steps_per_epoch(rows)
-    for _ in range(schedule.epochs):
-        yield from torch.split(torch.randperm(rows, generator=order), schedule.batch_size)[:steps]
-
-
-def _mean_squared_error(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    model.eval()
-    with torch.no_grad():
-        return F.mse_loss(model(x), y).item()
 
 
 def _is_finite(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:

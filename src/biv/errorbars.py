@@ -1,0 +1,124 @@
+"""What a user says of the labels' noise, as variances of the labels' shape; and what is unknown."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import metrics
+
+Array = npt.NDArray[Any]
+
+ROWS_SHOWN = 5  # of those that an error or a warning names
+FEWEST = 3  # labels that a slope can be told from
+INTERVAL = 1.96  # standard errors to each side: 95 %
+
+
+class ErrorBars(NamedTuple):
+    """The noise variances of some labels.
+
+    Attributes:
+        variance: σ², (N, D), in squared units of y; +inf where a label is missing, NaN where the
+            variance is unknown.
+        name: What the user called them: "y_var" or "y_std".
+    """
+
+    variance: Array
+    name: str
+
+    @property
+    def unknown(self) -> npt.NDArray[np.bool_]:
+        """Which labels have no variance."""
+        return np.isnan(self.variance)
+
+    def filled(self, values: npt.ArrayLike) -> Array:
+        """The variances, with these in the place of the unknown ones."""
+        return np.where(self.unknown, values, self.variance)
+
+
+def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
+    """σ² from either of the two, None from neither.
+
+    Args:
+        y: Labels, (N,) or (N, D); NaN is a missing one, whose variance is not looked at.
+        y_var: σ², as y; or (N,) or (N, 1) for all labels of a row.
+        y_std: σ, likewise.
+
+    Raises:
+        ValueError: Both are given, a shape is another, or a value is negative.
+
+    Example:
+        >>> bars = read(np.array([3.0, np.nan]), None, [0.5, np.nan])
+        >>> bars.variance.tolist(), bars.name
+        ([[0.25], [inf]], 'y_std')
+    """
+    if y_var is not None and y_std is not None:
+        raise ValueError("give y_var or y_std, not both")
+    name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
+    if given is None:
+        return None
+    value = np.asarray(given, dtype=np.float64)
+    rows = len(y)
+    if value.shape not in (y.shape, (rows, 1), (rows,)):
+        raise ValueError(f"{name} must have the shape of y, {y.shape}; found {value.shape}")
+    labels = y.reshape(rows, -1)
+    value = np.broadcast_to(value.reshape(rows, -1), labels.shape)
+    value = np.where(np.isnan(labels), np.inf, value)
+    if (value < 0).any():
+        raise ValueError(f"{name} must be at least 0; found less in {_rows(value < 0)}")
+    return ErrorBars(value if name == "y_var" else value**2, name)
+
+
+def require_known(bars: ErrorBars | None, how: str = "") -> None:
+    """Raise where a variance is unknown.
+
+    Raises:
+        ValueError: It names the first rows, and says `how` to go on.
+    """
+    if bars is not None and bars.unknown.any():
+        raise ValueError(f"{bars.name} must not be NaN; found it in {_rows(bars.unknown)}{how}")
+
+
+def _rows(bad: Array) -> str:
+    rows = np.flatnonzero(bad.any(axis=1))
+    shown = ", ".join(map(str, rows[:ROWS_SHOWN]))
+    more = ", ..." if len(rows) > ROWS_SHOWN else ""
+    return f"row {shown}" if len(rows) == 1 else f"{len(rows)} rows ({shown}{more})"
+
+
+def medians(bars: ErrorBars) -> Array:
+    """The median of the known finite variances of each output, (D,).
+
+    Raises:
+        ValueError: An output has none.
+    """
+    known = np.where(np.isfinite(bars.variance), bars.variance, np.nan)
+    if np.isnan(known).all(axis=0).any():
+        raise ValueError(
+            f"{bars.name} must be known of some labels of every output; found none: without error "
+            "bars, leave it out"
+        )
+    return np.nanmedian(known, axis=0)
+
+
+def common_variance(residual: Array, tau2: float) -> float:
+    """The noise variance that labels with these residuals share: their mean square less τ²."""
+    return max(float(np.mean(residual**2)) - tau2, 0.0)
+
+
+class Factor(NamedTuple):
+    """By what factor variances seem to be off, and the 95 % interval of that."""
+
+    value: float
+    low: float
+    high: float
+
+
+def factor(pred: Array, target: Array, variance: Array) -> Factor:
+    """:func:`biv.metrics.variance_factor` with its interval; NaN where it cannot be told."""
+    if len(variance) < FEWEST or np.ptp(variance) == 0:
+        return Factor(np.nan, np.nan, np.nan)
+    value, stderr = metrics.variance_factor(pred, target, variance)
+    return Factor(value, value - INTERVAL * stderr, value + INTERVAL * stderr)
