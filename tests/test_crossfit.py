@@ -45,7 +45,7 @@ def test_out_of_fold_predictions_are_those_of_the_modules():
     each = fitted.predict(rows.x)
     parts = _deal(203, 4, seed=0)
     for fold, part in enumerate(parts):
-        mean = each[[fold, fold + 4]][:, part].mean(dim=0)
+        mean = each[2 * fold : 2 * fold + 2][:, part].mean(dim=0)
         torch.testing.assert_close(fitted.out_of_fold[part], mean)
     left = torch.ones(203, dtype=torch.bool)
     left[torch.cat(parts)] = False
@@ -56,8 +56,13 @@ def test_out_of_fold_predictions_are_those_of_the_modules():
 def test_the_epoch_with_the_lowest_score_is_chosen():
     rows = triplets(2, rows=240)
     fitted = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=40), learning_rate=0.03, patience=5)
-    assert fitted.scores.argmin() + 1 == fitted.epoch < 40
-    assert len(fitted.scores) == fitted.epoch + 5
+    scores = fitted.scores
+    assert scores.argmin() + 1 == fitted.epoch < 40
+    at, lowest = 0, np.inf  # the last score that was better by 0.5 %
+    for epoch, score in enumerate(scores, start=1):
+        if score <= lowest:
+            at, lowest = epoch, score - 0.005 * abs(score)
+    assert len(scores) == at + 5
     scored = torch.cat(_deal(240, 8, seed=0))
     pred, y, variance = (t[scored] for t in (fitted.out_of_fold, rows.y, rows.variance))
     assert fitted.scores.min() == biv.metrics.noise_corrected_mse(pred, y, variance).value

@@ -50,14 +50,20 @@ class MLP:
         for width in self.widths:
             _checks.integer("widths", width, at_least=1)
 
+    @property
+    def inputs(self) -> int:
+        """Of the first linear layer."""
+        if self.periodic is None:
+            return self.features
+        columns = len(self.periodic.columns)
+        return self.features - columns + columns * self.periodic.width
+
     def __call__(self, generator: torch.Generator) -> nn.Sequential:
         """A network of this kind, its parameters drawn from `generator`."""
         layers: list[nn.Module] = []
-        width = self.features
         if self.periodic is not None:
-            embedding = PeriodicEmbedding(self.features, self.periodic, generator)
-            layers.append(embedding)
-            width = embedding.outputs
+            layers.append(PeriodicEmbedding(self.features, self.periodic, generator))
+        width = self.inputs
         for hidden in self.widths:
             layers += [linear(width, hidden, generator), nn.ReLU()]
             width = hidden

@@ -95,11 +95,12 @@ class Stacked:
             self._rooms[count, rows] = [layer.room(like, count, rows) for layer in self.layers]
         return Block(self.layers, members, self._rooms[count, rows])
 
-    def module(self, member: int) -> nn.Module:
-        """One member as an ordinary module, its parameters as they are now."""
+    def module(self, member: int, parameters: Tensor | None = None) -> nn.Module:
+        """One member as an ordinary module, its parameters as they are now or in a copy."""
         module = copy.deepcopy(self._template).to(self.parameters.dtype)
+        views = self._views(self.parameters if parameters is None else parameters)
         with torch.no_grad():
-            for tensor, view in zip(module.parameters(), self._views(self.parameters), strict=True):
+            for tensor, view in zip(module.parameters(), views, strict=True):
                 tensor.copy_(view[member])
         return module
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,37 @@ from biv.training.progress import progress_bar
 from biv.training.reference import Loop
 from biv.training.stack import Factory, Stack
 
-PATIENCE = 12  # epochs without a better score before training stops
+PATIENCE = 4  # epochs without a better score before training stops
+TOLERANCE = 0.005  # by what share a score must be better to be waited for
 CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
+
+
+class Ensemble(Protocol):
+    """Members in training."""
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches an epoch."""
+
+    @property
+    def all_frozen(self) -> bool:
+        """Whether every member has diverged."""
+
+    def run_epoch(self, after_step: Callable[[], object], /) -> None:
+        """Train all for one epoch."""
+
+    def predict_each(self, tables: Sequence[Tensor], /) -> list[Tensor]:
+        """What every member, or its average, predicts for rows of its own, (N, D) each."""
+
+    def snapshot(self) -> Any:
+        """The members as they are now."""
+
+    def modules(self, snapshot: Any, /) -> list[nn.Module]:
+        """All of them as ordinary modules, as they were then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +90,9 @@ def cross_fit(
     folds: int = 8,
     patience: int = PATIENCE,
     seed: int = 0,
+    threads: int = 1,
     progress: bool = True,
+    after_epoch: Callable[[Ensemble], object] = lambda _: None,
 ) -> CrossFit:
     r"""Train an ensemble whose members each leave out a fold of the rows.
 
@@ -88,9 +120,11 @@ def cross_fit(
         learning_rate: Of all members.
         members: How many, a multiple of `folds`.
         folds: How many parts the rows are dealt into.
-        patience: Epochs without a better score before training stops.
+        patience: Epochs without a score better by 0.5 % before training stops.
         seed: Of the folds, and of the members.
+        threads: To compute on; they change the result by rounding at most.
         progress: Whether to show a bar on a terminal, after two seconds.
+        after_epoch: Is shown the ensemble after every epoch, to look at and not to touch.
 
     Raises:
         ValueError: There are fewer rows than folds, or members are not a multiple of folds, or all
@@ -111,9 +145,11 @@ def cross_fit(
     if _checks.integer("members", members, at_least=1) % folds:
         raise ValueError(f"members must be a multiple of folds, {folds}; found {members}")
     _checks.integer("patience", patience, at_least=1)
-    stack = _engine(model, _members(rows, parts, loss, learning_rate, members, seed), schedule)
+    trained = _members(rows, parts, loss, learning_rate, members, seed)
+    stack = _engine(model, trained, schedule, threads)
     judge = _Judge(rows, parts, members)
-    best: CrossFit | None = None
+    best: tuple[int, Any, Tensor] | None = None
+    wanted, passed_at = float("inf"), 0
     scores: list[float] = []
     total = schedule.epochs * stack.steps_per_epoch
     with progress_bar(total, f"{members} members", enabled=progress) as bar:
@@ -122,19 +158,22 @@ def cross_fit(
             each = judge.each(stack)
             predicted = each.mean(dim=0)
             scores.append(judge.score(each))
+            after_epoch(stack)
             bar.set_postfix_str(f"out of fold {scores[-1]:.3f}", refresh=False)
             if np.isfinite(scores[-1]) and scores[-1] <= min(scores):
-                modules = [stack.module(member) for member in range(members)]
-                best = CrossFit(modules, stack.epoch, np.array(scores), predicted, 0.0)
-            elif best is not None and stack.epoch - best.epoch >= patience:
+                best = stack.epoch, stack.snapshot(), predicted
+            if np.isfinite(scores[-1]) and scores[-1] <= wanted:
+                wanted, passed_at = scores[-1] - TOLERANCE * abs(scores[-1]), stack.epoch
+            elif best is not None and stack.epoch - passed_at >= patience:
                 break
     if best is None:
         raise ValueError(
             "no member gave a finite prediction after a whole epoch: choose a smaller "
             f"learning_rate; found {learning_rate:g}"
         )
-    tau2 = judge.residual_variance(best.out_of_fold)
-    return CrossFit(best.modules, best.epoch, np.array(scores), best.out_of_fold, tau2)
+    epoch, snapshot, predicted = best
+    tau2 = judge.residual_variance(predicted)
+    return CrossFit(stack.modules(snapshot), epoch, np.array(scores), predicted, tau2)
 
 
 def _deal(rows: int, folds: int, seed: int) -> list[Tensor]:
@@ -162,7 +201,7 @@ def _members(
         trained.append(rows.take(kept))
     return [
         Member(
-            trained[number % len(parts)],
+            trained[number * len(parts) // members],
             loss=loss,
             learning_rate=learning_rate,
             seed=seed * members + number,
@@ -177,15 +216,17 @@ class _Judge:
     def __init__(self, rows: Triplets, parts: Sequence[Tensor], members: int) -> None:
         self.rows, self.parts = rows, parts
         self.scored = torch.cat(list(parts))
-        self.tables = [rows.x[parts[number % len(parts)]] for number in range(members)]
+        tables = [rows.x[part] for part in parts]
+        self.tables = [tables[number * len(parts) // members] for number in range(members)]
         self.variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
 
-    def each(self, stack: Stack | _Loops) -> Tensor:
+    def each(self, stack: Ensemble) -> Tensor:
         """What the members that have left out a row predict for it, (m, N, D)."""
-        predicted, folds = stack.predict_each(self.tables), len(self.parts)
-        out = self.rows.y.new_full((len(predicted) // folds, *self.rows.y.shape), torch.nan)
+        predicted = stack.predict_each(self.tables)
+        each = len(predicted) // len(self.parts)
+        out = self.rows.y.new_full((each, *self.rows.y.shape), torch.nan)
         for fold, part in enumerate(self.parts):
-            out[:, part] = torch.stack(predicted[fold::folds])
+            out[:, part] = torch.stack(predicted[fold * each : (fold + 1) * each])
         return out
 
     def score(self, each: Tensor) -> float:
@@ -241,14 +282,21 @@ class _Loops:
             for loop, table in zip(self.loops, tables, strict=True)
         ]
 
-    def module(self, member: int) -> nn.Module:
-        loop = self.loops[member]
-        with loop.average.in_place():
-            return copy.deepcopy(loop.model).eval()
+    def snapshot(self) -> list[nn.Module]:
+        modules = []
+        for loop in self.loops:
+            with loop.average.in_place():
+                modules.append(copy.deepcopy(loop.model).eval())
+        return modules
+
+    def modules(self, snapshot: list[nn.Module]) -> list[nn.Module]:
+        return snapshot
 
 
-def _engine(model: Factory, members: Sequence[Member], schedule: Schedule) -> Stack | _Loops:
+def _engine(
+    model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
+) -> Ensemble:
     made: object = model(torch.Generator()) if callable(model) else None
     if isinstance(made, nn.Module) and not can_be_stacked(made):
         return _Loops(model, members, schedule)
-    return Stack(model, members, schedule)
+    return Stack(model, members, schedule, threads=threads)

@@ -9,16 +9,16 @@ import torch
 
 
 @contextmanager
-def steady_machine() -> Iterator[None]:
+def steady_machine(threads: int = 1) -> Iterator[None]:
     """One thread, and numbers too small for full precision are 0; both restored at the end.
 
     With several threads a product may be cut in other places for another number of members, and
-    round differently; small networks gain nothing from them anyway. Where a gradient is 0 for long,
+    round differently. Where a gradient is 0 for long,
     an optimiser's second moment decays into such small numbers, which cost a processor many times
     what others do.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     smallest = torch.tensor(torch.finfo(torch.float32).tiny)
     flushed = bool(smallest / 2 == 0)
     torch.set_flush_denormal(True)
@@ -26,4 +26,4 @@ def steady_machine() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(flushed)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)

@@ -36,18 +36,27 @@ class Stack:
             made of.
         members: One or more, of equal shapes and equally many steps an epoch.
         schedule: For all of them.
+        threads: To compute on. With more than one, the last digits of a member may depend on what
+            it is stacked with.
 
     Attributes:
         step: How many batches every member has seen.
     """
 
-    def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
+    def __init__(
+        self,
+        model: Factory,
+        members: Sequence[Member],
+        schedule: Schedule,
+        *,
+        threads: int = 1,
+    ) -> None:
         if not members:
             raise ValueError("a stack must have at least one member; found none")
         self.members, self.schedule = list(members), schedule
-        placed = _placed(self.members)
-        self._place = [placed.index(member) for member in range(len(members))]
-        self._placed = [self.members[member] for member in placed]
+        self._order = _placed(self.members)
+        self._place = [self._order.index(member) for member in range(len(members))]
+        self._placed = [self.members[member] for member in self._order]
         self._batches = Batches(self._placed, schedule)
         if isinstance(model, nn.Module) or not callable(model):
             raise TypeError(
@@ -77,6 +86,7 @@ class Stack:
             counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
             self._optimizer.state[parameter].update(counted | own)
         self._blocks = testing.blocks(slice(0, len(self._placed)))
+        self.threads = _checks.integer("threads", threads, at_least=1)
         self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
         self._frozen_at: list[int | None] = [None] * len(self._placed)
         self._curves: dict[str, list[Tensor]] = {"train_loss": [], "size": [], "test_loss": []}
@@ -102,7 +112,7 @@ class Stack:
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
         """Train all members for one epoch, and test them when it is due."""
         every = self.schedule.test_every
-        with steady_machine():
+        with steady_machine(self.threads):
             for batch in self._batches.epoch():
                 self._train(batch)
                 if every and self.step % every == 0:
@@ -129,6 +139,9 @@ class Stack:
         if self._averages is None:
             return
         share = self.schedule.share_of_step(self.step)
+        if not any(self._frozen_at):
+            self._averages.lerp_(self._stacked.parameters, share)
+            return
         for member, at in enumerate(self._frozen_at):
             if at is None:
                 self._averages[member].lerp_(self._stacked.parameters[member], share)
@@ -198,7 +211,7 @@ class Stack:
     def predict(self, x: Tensor) -> Tensor:
         """What every member, or its average, predicts for the same rows, (R, N, D)."""
         everyone, columns = slice(0, len(self._placed)), testing.Columns(self._table(x))
-        with steady_machine(), self._averaged():
+        with steady_machine(self.threads), self._averaged():
             pred = testing.predict(self._stacked, everyone, columns)
         return pred[self._place].transpose(1, 2)
 
@@ -209,12 +222,10 @@ class Stack:
             raise ValueError(
                 f"tables must be one a member, {len(self.members)}; found {len(tables)}"
             )
-        columns = [testing.Columns(self._table(table)) for table in tables]
-        with steady_machine(), self._averaged():
-            return [
-                testing.predict(self._stacked, slice(place, place + 1), own)[0].T
-                for place, own in zip(self._place, columns, strict=True)
-            ]
+        placed = [self._table(tables[member]) for member in self._order]
+        with steady_machine(self.threads), self._averaged():
+            each = testing.predict_each(self._stacked, placed)
+        return [each[place] for place in self._place]
 
     def _table(self, x: Tensor) -> Tensor:
         table = torch.as_tensor(x, dtype=self._batches.pool.dtype)
@@ -227,8 +238,18 @@ class Stack:
 
     def module(self, member: int) -> nn.Module:
         """A member as an ordinary module, its parameters (or their average) as they are now."""
-        with self._averaged():
-            return self._stacked.module(self._place[member])
+        return self._stacked.module(self._place[member], self._last_or_average())
+
+    def snapshot(self) -> Tensor:
+        """The parameters of all members, or their averages, as they are now."""
+        return self._last_or_average().clone()
+
+    def modules(self, snapshot: Tensor) -> list[nn.Module]:
+        """All members as ordinary modules, as they were then."""
+        return [self._stacked.module(place, snapshot) for place in self._place]
+
+    def _last_or_average(self) -> Tensor:
+        return self._stacked.parameters if self._averages is None else self._averages
 
     def histories(self) -> list[History]:
         """The curves of every member up to now; to the end, if all have diverged."""

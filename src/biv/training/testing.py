@@ -57,6 +57,24 @@ def predict(stacked: Stacked, members: slice, x: Columns) -> Tensor:
     return out
 
 
+def predict_each(stacked: Stacked, tables: Sequence[Tensor]) -> list[Tensor]:
+    """What every member predicts for rows of its own, (N, D) each."""
+    out = [table.new_empty(len(table), stacked.outputs) for table in tables]
+    for start in range(0, max(len(table) for table in tables), CHUNK):
+        parts = [table[start : start + CHUNK] for table in tables]
+        rows = aligned(max(len(part) for part in parts))
+        for block in blocks(slice(0, len(tables))):
+            own = parts[block]
+            x = own[0].new_zeros(len(own), rows, own[0].shape[1])
+            for filled, part in zip(x, own, strict=True):
+                filled[: len(part)] = part
+            pred = stacked.block(block, rows).forward(x.transpose(1, 2))
+            for member, part in enumerate(own, start=block.start):
+                found = pred[member - block.start, :, : len(part)]
+                out[member][start : start + len(part)] = found.T
+    return out
+
+
 def _pair(members: slice, count: int) -> slice:
     """These members, with a neighbour where there is but one."""
     if members.stop - members.start > 1:
