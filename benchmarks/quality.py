@@ -96,6 +96,12 @@ def error(predicted, test, scale):
     return score.value / scale
 
 
+def weights(variance, scale):
+    """BIV's for models that take sample_weight, of mean 1 as these expect it."""
+    weight = biv.inverse_variance_weights(variance, WEIGHT_EPSILON * scale)
+    return weight / weight.mean()
+
+
 # The methods.
 
 
@@ -137,7 +143,7 @@ def ours(train, test, scale, seed, method):
 def trees(train, test, scale, seed, *, weighted):
     """LightGBM; its size chosen on test labels, in its favour, or on noisy ones as ours."""
     x, y, variance = train
-    weight = biv.inverse_variance_weights(variance, WEIGHT_EPSILON * scale) if weighted else None
+    weight = weights(variance, scale) if weighted else None
 
     def grown(rows):
         model = lightgbm.LGBMRegressor(
@@ -321,7 +327,7 @@ def speed(rounds, epochs=30):
     torch.set_num_threads(1)
     for alpha in ALPHAS:
         (x, y, variance), _, scale = bike(alpha, 0)
-        weight = biv.inverse_variance_weights(variance, WEIGHT_EPSILON * scale)
+        weight = weights(variance, scale)
         boosted = lightgbm.LGBMRegressor(n_estimators=600, learning_rate=0.05, n_jobs=1, verbose=-1)
         model = biv.BIVRegressor(random_state=0, n_jobs=1)
         ratios = []
