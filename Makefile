@@ -6,10 +6,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format mutants bench clean
+.PHONY: help demo test quick check format mutants bench bench-quality clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo 'Installing into $(VENV): a minute or two, once.'
@@ -43,6 +43,9 @@ mutants: $(STAMP) ## break the library in many places, one at a time, and see a 
 bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops: ratios inside one run
 	$(BIN)/python benchmarks/loss.py --out build/bench/loss.md
 	$(BIN)/python benchmarks/training.py --out build/bench/training.md
+
+bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: an hour, goes on where it stopped
+	$(BIN)/python benchmarks/quality.py --out build/bench/quality.md
 
 clean: ## remove what make has made
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

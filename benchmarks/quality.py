@@ -114,12 +114,10 @@ def ours(train, test, scale, seed, method):
     curve = {}
 
     def look(ensemble):
-        x = single(model._features(model._encoder(test[0])))
-        each = ensemble.predict_each([x] * model.members)
-        mean = model._raw(torch.stack(each).mean(dim=0).double().numpy())[:, 0]
-        if ensemble.epoch == 1:
-            curve.clear()  # what came before was the pilot
-        curve[ensemble.epoch] = error(mean, test, scale)
+        if hasattr(model, "_labels"):  # which the pilot comes before
+            x = single(model._features(model._encoder(test[0])))
+            mean = model._raw(ensemble.predict(x).mean(dim=0).double().numpy())[:, 0]
+            curve[ensemble.epoch] = error(mean, test, scale)
 
     if method == "auto":
         biv.estimator.cross_fit = partial(cross_fit, after_epoch=look)

@@ -43,6 +43,9 @@ class Ensemble(Protocol):
     def run_epoch(self, after_step: Callable[[], object], /) -> None:
         """Train all for one epoch."""
 
+    def predict(self, x: Tensor, /) -> Tensor:
+        """What every member, or its average, predicts for the same rows, (members, N, D)."""
+
     def predict_each(self, tables: Sequence[Tensor], /) -> list[Tensor]:
         """What every member, or its average, predicts for rows of its own, (N, D) each."""
 
@@ -275,6 +278,9 @@ class _Loops:
         for _ in range(self.steps_per_epoch):
             after_step()
         self.epoch += 1
+
+    def predict(self, x: Tensor) -> Tensor:
+        return torch.stack(self.predict_each([x] * len(self.loops)))
 
     def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
         return [
