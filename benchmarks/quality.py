@@ -323,7 +323,7 @@ def speed(rounds, epochs=30):
     yield ""
     rows = []
     torch.set_num_threads(1)
-'    for alpha in ALPHAS:
+    for alpha in ALPHAS:
         boosted = lightgbm.LGBMRegressor(
             n_estimators=max(SIZES), learning_rate=0.05, n_jobs=1, verbose=-1
         )
