@@ -44,7 +44,7 @@ bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops: ra
 	$(BIN)/python benchmarks/loss.py --out build/bench/loss.md
 	$(BIN)/python benchmarks/training.py --out build/bench/training.md
 
-bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: an hour, goes on where it stopped
+bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: half an hour, goes on where it stopped
 	$(BIN)/python benchmarks/quality.py --out build/bench/quality.md
 
 clean: ## remove what make has made

@@ -216,6 +216,14 @@ def test_error_bars_are_sliced_with_the_rows(routing):
                 params={"y_var": np.stack([std**2], axis=1)},
             )
             assert (scores["test_score"] > 0.5).all()  # corrected: σ² reached the score
+            same = cross_validate(
+                make_pipeline(StandardScaler(), biv.BIVRegressor(**SMALL)),
+                x,
+                y,
+                cv=2,
+                params={"y_std": std},
+            )
+            np.testing.assert_allclose(same["test_score"], scores["test_score"])
     assert clone(grid.best_estimator_).get_params() == grid.best_estimator_.get_params()
 
 
