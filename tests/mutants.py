@@ -523,7 +523,7 @@ MUTANTS = [
         ("self._fitted.tau2) * scales**2", "self._fitted.tau2) * scales"),
         ('"l2" if bars is None and self.loss == "biv"', '"l2" if bars is None'),
         ("epsilon = fitting.residual_variance(out_of_fold)", "epsilon = 0.5"),
-        ("bars.variance * [max(f.value, 0.0) for f in factors]", "bars.variance"),
+        ("errorbars.multiplied(bars.variance, factors)", "bars.variance"),
         ("torch.manual_seed(generator.initial_seed())", "pass"),
         (
             "with torch.random.fork_rng(devices=[]):\n            torch.manual_seed(g",
@@ -548,7 +548,8 @@ MUTANTS = [
         "fitting.py",
         "test_estimator.py",
         ("LabelScaler.fit(labels, variance, ddof=0)", "LabelScaler.fit(labels, None, ddof=0)"),
-        ("bars = ErrorBars(bars.variance * scale, bars.name)", "pass"),
+        ("bars = ErrorBars(errorbars.multiplied(bars.variance, self.factors), bars.name)", "pass"),
+        ("np.where(gone[:, None], np.nan, self.labels)", "self.labels"),
         ("fill[k] = errorbars.common_variance(residual, tau2)", "pass"),
         ("if factor.value <= 0:", "if False:"),
         ("self.factors = factors\n", "pass\n"),

@@ -463,6 +463,30 @@ def test_unknown_variances(how):
     assert biv.BIVRegressor(**SMALL).fit(x, y, y_std=std).unknown_variance_ is None
 
 
+@pytest.mark.slow
+def test_a_row_of_no_importance_is_not_there():
+    """Whatever its label and error bar say; nor does it move the scale or the score."""
+    x, y, std, _ = table(200)
+    weight = np.ones(200)
+    weight[:40] = 0
+    wild, bars = y.copy(), std.copy()
+    wild[:40], bars[:40] = 1e9, 1e-3
+    one = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std, sample_weight=weight)
+    two = biv.BIVRegressor(**SMALL).fit(x, wild, y_std=bars, sample_weight=weight)
+    assert np.array_equal(one.predict(x), two.predict(x))
+    for name in ("tau2_", "epsilon_", "variance_factor_", "effective_sample_size_"):
+        assert getattr(one, name) == getattr(two, name), name
+
+
+@pytest.mark.slow
+def test_labels_to_ignore_stay_so_when_error_bars_are_not_believed():
+    x, y, std, _ = table(400)
+    wrong = np.where(np.arange(400) < 50, np.inf, 80 - std)
+    with pytest.warns(UserWarning, match="the error bars explain nothing of the residuals"):
+        model = biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=wrong)
+    assert model.effective_sample_size_ == pytest.approx(350)
+
+
 def test_the_variance_of_a_missing_label_is_not_looked_at():
     x, y, std, _ = table(100)
     y[:10], std[:5], std[5:10] = np.nan, np.nan, -1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,6 +115,13 @@ class Factor(NamedTuple):
     value: float
     low: float
     high: float
+
+
+def multiplied(variance: Array, factors: Sequence[Factor]) -> Array:
+    """Variances, (N, D), by a factor an output; one below 0 counts as 0. Infinite ones stay so."""
+    by = np.array([max(f.value, 0.0) for f in factors])
+    finite = np.isfinite(variance)
+    return np.where(finite, np.where(finite, variance, 0.0) * by, variance)
 
 
 def factor(pred: Array, target: Array, variance: Array) -> Factor:

@@ -270,16 +270,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._epsilon: float | None = None
         epsilon: Any = self.epsilon
         automatic = loss == "biv" and isinstance(epsilon, str)
-        self._corrects = self.calibrate_variance or (
-            fitting.has_unknown and self.unknown_variance == "estimate"
-        )
-        if automatic or self._corrects:
+        estimates = fitting.has_unknown and self.unknown_variance == "estimate"
+        if automatic or estimates or self.calibrate_variance:
             pilot_loss = L2Loss() if rows.variance is None else BIVLoss(USUAL_EPSILON)
             pilot = self._cross_fit(rows, pilot_loss, seed, pilot=True)
             out_of_fold = fitting.raw(pilot.out_of_fold)
             if self.calibrate_variance:
                 fitting.calibrate(out_of_fold)
-            if self.unknown_variance == "estimate":
+            if estimates:
                 fitting.estimate(out_of_fold)
             rows = fitting.rows()
             if automatic:
@@ -424,7 +422,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         factors = self._story.factors
         if not self.calibrate_variance or factors is None:
             return bars.variance
-        return bars.variance * [max(f.value, 0.0) for f in factors]
+        return errorbars.multiplied(bars.variance, factors)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of tensors and JSON, which :meth:`load` reads.

@@ -38,6 +38,12 @@ class Fitting:
     bars: ErrorBars | None
 
     def __post_init__(self) -> None:
+        if self.weight is not None:  # what is of no importance is not there, here as in every loss
+            gone = self.weight == 0
+            self.labels = np.where(gone[:, None], np.nan, self.labels)
+            if self.bars is not None:
+                left_out = np.where(gone[:, None], np.inf, self.bars.variance)
+                self.bars = ErrorBars(left_out, self.bars.name)
         self.factors: list[Factor] | None = None
         self.fill: Array | None = None
         if self.bars is not None and self.has_unknown:
@@ -55,8 +61,7 @@ class Fitting:
             return None
         bars = self.bars
         if self.factors is not None:
-            scale = [max(f.value, 0.0) for f in self.factors]
-            bars = ErrorBars(bars.variance * scale, bars.name)
+            bars = ErrorBars(errorbars.multiplied(bars.variance, self.factors), bars.name)
         return bars.variance if self.fill is None else bars.filled(self.fill)
 
     def rows(self) -> Triplets:
