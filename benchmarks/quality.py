@@ -21,6 +21,7 @@ import os
 import statistics
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +45,7 @@ EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 SIZES = range(20, 601, 20)  # of LightGBM: thirty
 WEIGHT_EPSILON = 0.05  # of its weights, relative to the label variance
 METHODS = ("auto", *map(str, EPSILONS), "l2", "trees", "weighted trees")
+LONG = 60  # epochs, to find the best of
 PAPER = (0.096, 0.088, 0.079)  # its BIV network on the paper's features, chosen on test labels
 WANTED, AIM = (0.060, 0.055, 0.051), (0.055, 0.049, 0.045)
 AMYLOID = "amyloid"
@@ -106,31 +108,34 @@ def weights(variance, scale):
 
 
 def ours(train, test, scale, seed, method):
-    """Every epoch is scored on the test rows, for the tables only: nothing looks at it."""
+    """BIVRegressor. The method "long" does not stop, to see what its best epoch would have been."""
     options = {"loss": "l2"} if method == "l2" else {}
-    if method not in ("auto", "l2"):
+    if method == "long":
+        options = {"max_epochs": LONG, "patience": LONG}
+    elif method not in ("auto", "l2"):
         options["epsilon"] = float(method)
-    model = biv.BIVRegressor(**options, random_state=seed, n_jobs=1)
-    curve = {}
+    model = biv.BIVRegressor(**options, random_state=seed)
+    x, each_epoch = test[0], []
 
     def look(ensemble):
-        if hasattr(model, "_labels"):  # which the pilot comes before
-            x = single(model._features(model._encoder(test[0])))
-            mean = model._raw(ensemble.predict(x).mean(dim=0).double().numpy())[:, 0]
-            curve[ensemble.epoch] = error(mean, test, scale)
+        if ensemble.epoch == 1:
+            each_epoch.clear()  # what came before was the pilot
+        each_epoch.append(ensemble.modules(ensemble.snapshot()))
 
-    if method == "auto":
+    if method == "long":
         biv.estimator.cross_fit = partial(cross_fit, after_epoch=look)
-    try:
-        model.fit(train[0], train[1], y_var=train[2])
-    finally:
-        biv.estimator.cross_fit = cross_fit
+    model.fit(train[0], train[1], y_var=train[2])
+    state, curve = model._state, []
+    for modules in each_epoch:
+        each = replace(state.fitted, modules=modules).predict(single(state.features(x)))
+        curve.append(error(model._raw(each.mean(dim=0).double().numpy())[:, 0], test, scale))
+    biv.estimator.cross_fit = cross_fit
     mean, std = model.predict(test[0], return_std=True, y_var=test[2])
     off = np.abs(mean - test[1]) / std
     return {
         "error": error(mean, test, scale),
         "epochs": model.n_epochs_,
-        "best epoch": min(curve.values(), default=None),
+        "best epoch": min(curve, default=None),
         "epsilon": None if model.epsilon_ is None else model.epsilon_ / scale,
         "inside 1": float(np.mean(off < 1)),
         "inside 1.96": float(np.mean(off < 1.96)),
@@ -185,7 +190,7 @@ def all_cells(seeds, path, jobs):
         (data, seed, method)
         for data in (*map(str, ALPHAS), AMYLOID)
         for seed in range(seeds)
-        for method in METHODS
+        for method in (METHODS if data == AMYLOID else (*METHODS, "long"))
     ]
     digest, done = sources(), {}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,12 +272,13 @@ def quality(cells, seeds):
     yield ""
     rows, ratios = [], []
     for alpha in ALPHAS:
-        ratio = column(str(alpha), "auto") / column(str(alpha), "auto", "best epoch")
+        ratio = column(str(alpha), "auto") / column(str(alpha), "long", "best epoch")
         ratios += ratio.tolist()
         epochs = mean(str(alpha), "auto", "epochs")
         above = [f"{100 * (r - 1):.1f} %" for r in (ratio.mean(), ratio.max())]
         rows.append([f"α = {alpha:g}", f"{epochs:.0f}", *above])
-    yield from table(["Bike", "epoch chosen", "above the best epoch", "at most"], rows)
+    head = ["Bike", "epoch chosen", f"above the best of {LONG} epochs", "at most"]
+    yield from table(head, rows)
     yield f"On average {100 * (np.mean(ratios) - 1):.1f} % (wanted: within 3 %)."
     yield ""
     yield "## How often the true label lies in the interval"
@@ -331,7 +337,7 @@ def speed(rounds, epochs=30):
         for seed in range(rounds):
             (x, y, variance), _, scale = bike(alpha, seed)
             weight = weights(variance, scale)
-            model = biv.BIVRegressor(random_state=seed, n_jobs=1)
+            model = biv.BIVRegressor(random_state=seed)
             theirs = seconds(boosted, x, y, sample_weight=weight)
             ratios.append(seconds(model, x, y, y_var=variance) / theirs)
             epochs_run.append(len(model.history_))
@@ -343,7 +349,7 @@ def speed(rounds, epochs=30):
     torch.set_num_threads(cores)
     paper = biv.BIVRegressor(
         model="paper", members=8, folds=8, epsilon=0.05, max_epochs=epochs, patience=epochs
-    )
+    ).set_params(n_jobs=cores)
     network = MLPRegressor(
         hidden_layer_sizes=(100, 50, 20, 10), batch_size=256, max_iter=epochs, tol=0
     )
@@ -358,6 +364,11 @@ def speed(rounds, epochs=30):
     beside = "eight MLPRegressor with sample_weight, one after another"
     rows.append([what, beside, f"{statistics.median(ratios):.1f} times as fast", "at least 4"])
     yield from table(["BIVRegressor", "beside", "", "wanted"], rows)
+    yield (
+        "Each of the eight learns from seven eighths of the rows, and is judged on the others "
+        "after every epoch; MLPRegressor learns from all, in double precision."
+    )
+    yield ""
 
 
 def main():

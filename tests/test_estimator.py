@@ -21,6 +21,7 @@ from biv import modelfile
 from biv.epsilon import MinimumBatchSize
 from biv.features import FeatureEncoder
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"members": 4, "folds": 4, "max_epochs": 30, "random_state": 0}
 
 

@@ -44,7 +44,7 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
 
     Args:
         y: Labels, (N,) or (N, D); NaN is a missing one, whose variance is not looked at.
-        y_var: σ², as y; or (N,) or (N, 1) for all labels of a row.
+        y_var: σ², as y; or (N,) or (N, 1) for all labels of a row; or one number for all.
         y_std: σ, likewise.
 
     Raises:
@@ -60,8 +60,13 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
-    value = np.asarray(given, dtype=np.float64)
+    try:
+        value = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
     rows = len(y)
+    if value.ndim == 0:
+        value = np.broadcast_to(value, (rows,))
     if value.shape not in (y.shape, (rows, 1), (rows,)):
         raise ValueError(f"{name} must have the shape of y, {y.shape}; found {value.shape}")
     labels = y.reshape(rows, -1)
@@ -104,9 +109,13 @@ def medians(bars: ErrorBars) -> Array:
     return np.nanmedian(known, axis=0)
 
 
-def common_variance(residual: Array, tau2: float) -> float:
-    """The noise variance that labels with these residuals share: their mean square less τ²."""
-    return max(float(np.mean(residual**2)) - tau2, 0.0)
+def common_variance(residual: Array, tau2: float, known: Array) -> float:
+    """The noise variance that labels with these residuals share: their mean square less τ².
+
+    No less than the lowest tenth of the variances that are known: a few residuals that happen to be
+    small do not make labels that nothing is known of the best of all.
+    """
+    return max(float(np.mean(residual**2)) - tau2, float(np.quantile(known, 0.1)))
 
 
 class Factor(NamedTuple):

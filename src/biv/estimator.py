@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
@@ -26,8 +31,9 @@ from torch import Tensor, nn
 
 from biv import _checks, errorbars, metrics, modelfile
 from biv.datasets import FeatureScaler, LabelScaler
-from biv.epsilon import EpsilonPolicy
-from biv.features import FeatureEncoder, has_categories
+from biv.epsilon import EpsilonPolicy, Fixed, Relative
+from biv.errorbars import ErrorBars
+from biv.features import Categorical, FeatureEncoder, has_categories
 from biv.fitting import Fitting, Story, raw, single
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
@@ -42,9 +48,12 @@ LOSSES = ("biv", "l2", "iv", "cutoff")
 MODELS = ("ensemble", "paper")
 UNKNOWN = ("raise", "median", "estimate")
 USUAL_EPSILON = 0.05  # the paper's, of labels of unit variance
-PILOT_EPOCHS = 5  # after which "auto" looks at how large the model's own error is
+PILOT_STEPS = 200  # after which "auto" looks at how large the model's own error is
 USUAL_RATE = 1e-3
-LARGEST_RATE, RATE_OF_ONE_INPUT = 8e-3, 0.08  # of an ensemble; chosen on noisy held-out labels
+LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
+USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
+FEWEST_EPOCHS, PATIENT_STEPS = 4, 96
+MANY_CATEGORIES = 100  # in more than half of the rows: an identifier?
 AVERAGING = 2.0  # chosen on noisy held-out labels
 FEWEST_ROWS = 2
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
@@ -61,21 +70,24 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         loss: "biv"; "l2" (every label alike), "iv" (1/σ², no ε) or "cutoff" (only labels with
             σ² below `threshold`). Without error bars, "biv" is "l2".
-        epsilon: ε of "biv": "auto" takes the model's own residual variance τ², estimated after a
-            few epochs; a number is relative, in units of the label variance (.01 to .1 is usual);
-            or a policy of :mod:`biv.epsilon`, for labels of unit variance.
+        epsilon: ε of "biv": "auto" takes the model's own residual variance τ², estimated by a short
+            training before the real one; a number is **relative**, in units of the label variance
+            (.01 to .1 is usual; not so in ``BIVLoss``, where it is absolute); or a policy of
+            :mod:`biv.epsilon`, in squared units of y.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
             and is the only way with several outputs, whose units may differ.
         model: "ensemble", with periodic embeddings of numeric features; "paper", the network of
             the paper; or a function of yours that is given the numbers of features and outputs and
             makes an ``nn.Module``, from (N, features) to (N, outputs).
         members: Networks, a multiple of `folds`.
-        folds: Parts that the rows are dealt into.
-        max_epochs: Passes over the rows at most.
-        patience: Epochs without a score better by 0.5 % before training stops.
-        batch_size: Rows a step.
-        learning_rate: Of AdamW. None takes .08/√k for the k inputs of an "ensemble" 's first layer,
-            .008 at most, and .001 for other models.
+        folds: Parts that the rows are dealt into, one a row at most.
+        max_epochs: Passes over the rows at most. A warning says if that was too few.
+        patience: Epochs without a `history_` lower by 0.5 % before training stops; None takes 4,
+            and as many as make 96 steps of a small table.
+        batch_size: Rows a step; None takes 256, and fewer of a small table, 32 at least, for an
+            epoch of 24 steps.
+        learning_rate: Of AdamW. None takes .06/√k for the k inputs of an "ensemble" 's first layer,
+            .006 at most, and .001 for other models, which may want another, and more patience.
         weight_decay: Of AdamW.
         unknown_variance: What to do where `y_var` is NaN: "raise" an error, take the "median" of
             the others, or "estimate" one variance for all of them, from how far off these labels
@@ -83,32 +95,33 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         calibrate_variance: Whether to multiply the variances by `variance_factor_` before training,
             as for error bars that are all wrong by one factor. Variances of new labels, in
             :meth:`predict` and :meth:`score`, are multiplied likewise.
-        n_jobs: Threads to train on, -1 for all processors; None takes as many as torch does. It
-            changes the model by rounding at most.
+        n_jobs: Threads to train on; negative counts back from all processors, -1 being all. On idle
+            ones two are faster by half; on busy ones they are slower. They change the model by
+            rounding at most.
         random_state: A seed, a generator of NumPy's old kind, or None.
-        verbose: Whether to show a bar on a terminal.
+        verbose: Whether to show a bar on a terminal, and to say what came out.
 
     Attributes:
         epsilon_: ε, in squared units of y (the first output's, if there are several); None of other
             losses than "biv" and of a policy.
-        tau2_: The estimated variance of the model's own error, in squared units of y, an output. A
-            noise that all labels share and no error bar knows of is in it too: the two cannot be
-            told apart.
+        tau2_: The estimated variance of the model's own error, in squared units of y; one for each
+            output, as with all that follows. A noise that all labels share and no error bar knows
+            of is in it too: the two cannot be told apart.
         n_epochs_: The epoch that was chosen.
         history_: What the mean squared error to the true labels was estimated to be after every
             epoch, in units of the label variance.
-        out_of_fold_: What members that have not learned from a row predict for it, as y; NaN of the
-            few rows that all members have learned from.
+        out_of_fold_: What members that have not learned from a row predict for it, as y.
         effective_sample_size_: How many equally reliable labels the error bars amount to: Kish's
             size of 1/(σ²+τ²).
-        variance_factor_: By what factor `y_var` seems to be off, an output: the slope of squared
-            out-of-fold residuals on it (:func:`biv.metrics.variance_factor`); 1 of honest error
-            bars. None without error bars, NaN if they are all alike.
-        variance_factor_interval_: Its 95 % interval.
-        reduced_chi_squared_: Of the out-of-fold residuals, σ²+τ² being their variance, with its
-            standard error (:func:`biv.metrics.reduced_chi_squared`). About 1; less if τ² is 0 and
-            the error bars are larger than the residuals. None without error bars.
-        unknown_variance_: What was taken where `y_var` was NaN, an output; None if it was nowhere.
+        variance_factor_: By what factor `y_var` seems to be off: the slope of squared out-of-fold
+            residuals on it (:func:`biv.metrics.variance_factor`); 1 of honest error bars, more if
+            they are too small, less if too large. None without error bars, NaN if they are alike.
+        variance_factor_interval_: Its 95 % interval; of fewer than some 200 labels, too narrow.
+        reduced_chi_squared_: Of the out-of-fold residuals, by the error bars alone, with its
+            standard error (:func:`biv.metrics.reduced_chi_squared`). The model's own error takes it
+            above 1; below 1, the error bars are too large. None without error bars.
+        unknown_variance_: What is taken where `y_var` is NaN; None if that is an error.
+        feature_names_in_: Of the columns of a frame.
         n_features_in_: Columns of X.
 
     Example:
@@ -116,7 +129,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> X = rng.normal(size=(300, 2))
         >>> y_std = rng.uniform(0.1, 2.0, size=300)
         >>> y = X[:, 0] + y_std * rng.normal(size=300)
-        >>> model = BIVRegressor(max_epochs=20, random_state=0).fit(X, y, y_std=y_std)
+        >>> model = BIVRegressor(random_state=0).fit(X, y, y_std=y_std)
         >>> mean, std = model.predict(X, return_std=True)
         >>> bool(np.mean((mean - X[:, 0]) ** 2) < 0.2)
         True
@@ -125,8 +138,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         >>> own = lambda features, outputs: nn.Sequential(nn.Linear(features, 16), nn.Tanh(),
         ...                                               nn.Linear(16, outputs))
-        >>> model = BIVRegressor(model=own, max_epochs=3, random_state=0).fit(X, y, y_std=y_std)
-        >>> model.predict(X).shape
+        >>> model = BIVRegressor(model=own, learning_rate=0.02, members=4, folds=4, random_state=0)
+        >>> model.fit(X, y, y_std=y_std).predict(X).shape
         (300,)
     """
 
@@ -140,13 +153,13 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         members: int = 16,
         folds: int = 8,
         max_epochs: int = 100,
-        patience: int = 4,
-        batch_size: int = 256,
+        patience: int | None = None,
+        batch_size: int | None = None,
         learning_rate: float | None = None,
         weight_decay: float = 0.01,
         unknown_variance: str = "raise",
         calibrate_variance: bool = False,
-        n_jobs: int | None = None,
+        n_jobs: int = 1,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -187,15 +200,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn from rows, labels and their error bars.
 
+        If it fails, what was fitted before stays.
+
         Args:
             X: (N, features): numbers, or a pandas frame whose columns of text are categories. A
                 missing number becomes the median of its column, with a column that says so; a
                 missing category is one of its own.
             y: (N,) or (N, outputs); NaN is a missing label.
-            y_var: σ² of each label, as y; or (N,) or (N, 1) for all labels of a row. 0 is a label
-                to trust, +inf one to ignore, NaN unknown (see `unknown_variance`).
+            y_var: σ² of each label, as y; or (N,) or (N, 1) for all labels of a row, or one number.
+                0 is a label to trust, +inf one to ignore, NaN unknown (see `unknown_variance`).
             y_std: The same as a standard deviation; one of the two at most.
-            sample_weight: How much each row matters, (N,), whatever its noise.
+            sample_weight: How much each row matters, (N,), whatever its noise; 0 leaves it out.
         """
         self._check_settings()
         if y is None:
@@ -215,19 +230,54 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._single = y.ndim == 1
-        self._encoder = FeatureEncoder.fit(table)
-        matrix = self._encoder(table)
-        self._features = FeatureScaler.fit(matrix, ddof=0)
+        encoder = FeatureEncoder.fit(table)
+        _warn_of_identifiers(encoder, table)
+        matrix = encoder(table)
+        features = FeatureScaler.fit(matrix, ddof=0)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
-        fitting = Fitting(single(self._features(matrix)), y.reshape(len(y), -1), weight, bars)
-        self._train(fitting, loss, seed)
+        fitting = Fitting(
+            single(features(matrix)), y.reshape(len(y), -1), weight, bars, self.unknown_variance
+        )
+        start = time.perf_counter()
+        recipe = self._network(fitting.x, fitting.labels.shape[1], encoder)
+        fitted, epsilon = self._train(fitting, recipe, loss, seed)
+        story = fitting.story(fitting.raw(fitted.out_of_fold))
+        self._state = _State(
+            y.ndim == 1,
+            encoder,
+            features,
+            fitting.scalers,
+            recipe,
+            fitted,
+            story,
+            epsilon,
+            self.calibrate_variance,
+        )
         self._report()
+        fitting.tell(story)
+        if self.n_epochs_ == self.max_epochs:
+            warnings.warn(
+                f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "
+                "larger learning_rate, it may become better",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        if self.verbose:
+            print(f"{self._summary()}, {time.perf_counter() - start:.1f} s", file=sys.stderr)
         return self
+
+    def _summary(self) -> str:
+        told = {"τ²": self.tau2_, "ε": self.epsilon_, "variance factor": self.variance_factor_}
+        words = [
+            f"{name} {' '.join(f'{x:.4g}' for x in np.atleast_1d(value))}"
+            for name, value in told.items()
+            if value is not None
+        ]
+        return ", ".join([f"epoch {self.n_epochs_} of {len(self.history_)}", *words])
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """A frame with categories as it is, anything else as an array; its shape is looked at."""
@@ -252,11 +302,23 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ("loss", LOSSES, ""),
             ("model", MODELS, ", or a function that makes an nn.Module"),
             ("unknown_variance", UNKNOWN, ""),
+            ("calibrate_variance", (False, True), ""),
         ):
             value = getattr(self, name)
-            if not (name == "model" and own) and not (isinstance(value, str) and value in allowed):
+            if not (name == "model" and own) and not any(value is a or value == a for a in allowed):
                 names = ", ".join(repr(one) for one in allowed)
                 raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
+        for name, least in (("members", 1), ("folds", 2), ("max_epochs", 1)):
+            _checks.integer(name, getattr(self, name), at_least=least)
+        for name in ("patience", "batch_size"):
+            if getattr(self, name) is not None:
+                _checks.integer(name, getattr(self, name), at_least=1)
+        if self.members % self.folds:
+            raise ValueError(
+                f"members must be a multiple of folds, {self.folds}; found {self.members}"
+            )
+        if self.threshold is not None:
+            _checks.real_number("threshold", self.threshold, _checks.POSITIVE)
         epsilon: object = self.epsilon
         if isinstance(epsilon, str):
             if epsilon != "auto":
@@ -264,16 +326,19 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         elif not isinstance(epsilon, EpsilonPolicy):
             _checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE)
 
-    def _train(self, fitting: Fitting, loss: str, seed: int) -> None:
-        """A pilot, if something is to be learned from it first, and then the ensemble."""
+    def _train(
+        self, fitting: Fitting, recipe: MLP | _Own, loss: str, seed: int
+    ) -> tuple[CrossFit, float | None]:
+        """A pilot, if something is to be learned from it first, and then the ensemble.
+
+        Returns the ensemble and ε, in units of the label variance, if that is one number.
+        """
         rows = fitting.rows()
-        self._epsilon: float | None = None
         epsilon: Any = self.epsilon
         automatic = loss == "biv" and isinstance(epsilon, str)
         estimates = fitting.has_unknown and self.unknown_variance == "estimate"
         if automatic or estimates or self.calibrate_variance:
-            pilot_loss = L2Loss() if rows.variance is None else BIVLoss(USUAL_EPSILON)
-            pilot = self._cross_fit(rows, pilot_loss, seed, pilot=True)
+            pilot = self._cross_fit(recipe, rows, BIVLoss(USUAL_EPSILON), seed, pilot=True)
             out_of_fold = fitting.raw(pilot.out_of_fold)
             if self.calibrate_variance:
                 fitting.calibrate(out_of_fold)
@@ -283,58 +348,67 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if automatic:
                 epsilon = fitting.residual_variance(out_of_fold)
         if loss != "biv":
-            chosen = self._other_loss(loss, fitting, rows)
-        else:
-            chosen = BIVLoss(epsilon)
-            if not isinstance(epsilon, EpsilonPolicy):
-                self._epsilon = float(epsilon)
-        self._labels = fitting.scalers
-        self._fitted = self._cross_fit(rows, chosen, seed)
-        self._story = fitting.story(fitting.raw(self._fitted.out_of_fold), self._fitted.tau2)
-        fitting.tell()
+            return self._cross_fit(recipe, rows, self._other_loss(loss, fitting, rows), seed), None
+        if isinstance(epsilon, (Fixed, Relative)):
+            if len(fitting.scalers) > 1:  # its units are those of one output
+                raise ValueError(
+                    f"epsilon={epsilon!r} is for one output; found {len(fitting.scalers)}: give a "
+                    "number, which is relative"
+                )
+            epsilon = fitting.scalers[0].variance(float(epsilon.resolve(torch.zeros(1))))
+        fitted = self._cross_fit(recipe, rows, BIVLoss(epsilon), seed)
+        return fitted, None if isinstance(epsilon, EpsilonPolicy) else float(epsilon)
 
     def _cross_fit(
-        self, rows: Triplets, loss: VarianceLoss, seed: int, *, pilot: bool = False
+        self,
+        recipe: MLP | _Own,
+        rows: Triplets,
+        loss: VarianceLoss,
+        seed: int,
+        *,
+        pilot: bool = False,
     ) -> CrossFit:
-        self._recipe = self._network(rows)
         folds = min(self.folds, len(rows))
+        learned = len(rows) - -(-len(rows) // folds)  # by each member
+        size = self.batch_size or min(USUAL_BATCH, max(SMALLEST_BATCH, learned // STEPS))
+        steps = -(-learned // size)
+        epochs = min(-(-PILOT_STEPS // steps), self.max_epochs) if pilot else self.max_epochs
         schedule = Schedule(
-            epochs=min(PILOT_EPOCHS, self.max_epochs) if pilot else self.max_epochs,
-            batch_size=self.batch_size,
+            epochs=epochs,
+            batch_size=size,
             test_every=None,
             optimizer="adamw",
             weight_decay=self.weight_decay,
             averaging=AVERAGING,
         )
         return cross_fit(
-            self._recipe,
+            recipe,
             rows,
             schedule,
             loss=loss,
-            learning_rate=self._learning_rate(),
+            learning_rate=self._learning_rate(recipe),
             members=folds if pilot or folds < self.folds else self.members,
             folds=folds,
-            patience=self.patience,
+            patience=self.patience or max(FEWEST_EPOCHS, -(-PATIENT_STEPS // steps)),
             seed=seed % 2**20,
             threads=self._threads(),
             progress=self.verbose,
         )
 
-    def _learning_rate(self) -> float:
+    def _learning_rate(self, recipe: MLP | _Own) -> float:
         if self.learning_rate is not None:
             return self.learning_rate
-        if self.model != "ensemble":
+        if isinstance(recipe, _Own) or self.model == "paper":
             return USUAL_RATE
         # A step of Adam moves every weight alike, and k of them move the sum that they feed.
-        assert isinstance(self._recipe, MLP)
-        return min(LARGEST_RATE, RATE_OF_ONE_INPUT / math.sqrt(self._recipe.inputs))
+        return min(LARGEST_RATE, RATE_OF_ONE_INPUT / math.sqrt(recipe.inputs))
 
     def _threads(self) -> int:
-        if self.n_jobs is None:
-            return torch.get_num_threads()
-        if self.n_jobs == -1:
-            return os.cpu_count() or 1
-        return _checks.integer("n_jobs", self.n_jobs, at_least=1)
+        cores = os.cpu_count() or 1
+        jobs: Any = 1 if self.n_jobs is None else self.n_jobs  # as scikit-learn has it
+        if not isinstance(jobs, Integral) or jobs == 0:
+            raise ValueError(f"n_jobs must be 1 or more, or -1 for all; found {jobs!r}")
+        return int(min(jobs, cores) if jobs > 0 else max(cores + 1 + jobs, 1))
 
     def _other_loss(self, loss: str, fitting: Fitting, rows: Triplets) -> VarianceLoss:
         if loss == "l2":
@@ -342,35 +416,42 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if loss == "iv":
             return IVLoss()
         assert rows.variance is not None
+        finite = rows.variance[rows.variance.isfinite()]
+        threshold = float(finite.mean())
         if self.threshold is not None:
             if len(fitting.scalers) > 1:  # its units are those of one output
                 raise ValueError(f"threshold is for one output; found {len(fitting.scalers)}")
-            return CutoffLoss(fitting.scalers[0].variance(float(self.threshold)))
-        return CutoffLoss(float(rows.variance[rows.variance.isfinite()].mean()))
+            threshold = fitting.scalers[0].variance(float(self.threshold))
+        if not bool((finite < threshold).any()):
+            lowest = float(np.nanmin(np.asarray(fitting.variance)))
+            raise ValueError(
+                f"loss='cutoff' leaves no label: the lowest variance is {lowest:.4g}, and the "
+                f"threshold {'their mean' if self.threshold is None else f'{self.threshold:.4g}'}"
+            )
+        return CutoffLoss(threshold)
 
-    def _network(self, rows: Triplets) -> MLP | _Own:
-        outputs, columns = rows.y.shape[1], rows.x.T
+    def _network(self, x: Tensor, outputs: int, encoder: FeatureEncoder) -> MLP | _Own:
+        columns = x.T
         if not isinstance(self.model, str):
             return _Own(self.model, len(columns), outputs)
         if self.model == "paper":
             return MLP(len(columns), outputs=outputs)
-        numbers = self._encoder.numeric
+        numbers = encoder.numeric
         numeric = tuple(k for k in numbers if len(np.unique(columns[k].numpy())) >= FEWEST_VALUES)
         embedding = Periodic(numeric, frequencies=8, width=8, scale=0.3) if numeric else None
         return MLP(len(columns), (64, 64), outputs, embedding)
 
     def _report(self) -> None:
         """The fitted attributes, in the units of the labels."""
-        scales = np.array([scaler.std**2 for scaler in self._labels])
-        tau2 = self._fitted.tau2 * scales
-        self.tau2_ = float(tau2[0]) if self._single else tau2
-        self.epsilon_ = None if self._epsilon is None else self._epsilon * float(scales[0])
-        self.n_epochs_ = self._fitted.epoch
-        self.history_ = self._fitted.scores
-        self.out_of_fold_ = self._shaped(self._raw(self._fitted.out_of_fold.double().numpy()))
-        story = self._story
+        state, story = self._state, self._state.story
+        self.tau2_ = self._an_output(story.tau2)
+        scale = float(state.labels[0].std) ** 2
+        self.epsilon_ = None if state.epsilon is None else state.epsilon * scale
+        self.n_epochs_ = state.fitted.epoch
+        self.history_ = state.fitted.scores
+        self.out_of_fold_ = self._shaped(self._raw(state.fitted.out_of_fold.double().numpy()))
         self.effective_sample_size_ = story.effective_sample_size
-        self.reduced_chi_squared_ = story.reduced_chi_squared
+        self.reduced_chi_squared_ = self._an_output(story.reduced_chi_squared)
         self.unknown_variance_ = self._an_output(story.unknown_variance)
         factors = story.factors
         self.variance_factor_ = self._an_output(factors and [f.value for f in factors])
@@ -380,49 +461,55 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The first if there is but one output, None if there are none."""
         if values is None:
             return None
-        return values[0] if self._single else np.array(values)
+        return values[0] if self._state.single else np.array(values)
 
     def _shaped(self, values: Array) -> Array:
-        return values[:, 0] if self._single else values
+        return values[:, 0] if self._state.single else values
 
-    def predict(self, X: Any, return_std: bool = False, y_var: Any = None) -> Any:
+    def predict(
+        self, X: Any, return_std: bool = False, y_var: Any = None, *, y_std: Any = None
+    ) -> Any:
         """The true labels of new rows, and how sure that is.
 
         Args:
             X: (N, features).
             return_std: Whether to return (mean, std), the standard deviation of the true label:
-                the root of the members' variance and τ².
+                the root of the members' variance and τ². Of a few hundred rows, τ² is rough.
             y_var: The noise variance of new labels, to have the standard deviation of those; as
                 what is predicted, or one a row.
+            y_std: The same as a standard deviation.
 
         Returns:
             (N,), or (N, outputs) if y had two dimensions.
         """
         check_is_fitted(self, "n_epochs_")
-        matrix = self._encoder(self._table(X, reset=False))
-        each = self._fitted.predict(single(self._features(matrix))).double().numpy()
+        state = self._state
+        matrix = state.encoder(self._table(X, reset=False))
+        each = state.fitted.predict(single(state.features(matrix))).double().numpy()
         mean = self._raw(each.mean(axis=0))
-        if y_var is not None and not return_std:
-            raise ValueError("y_var changes the standard deviation: ask for return_std=True")
+        if not (y_var is None and y_std is None) and not return_std:
+            raise ValueError("error bars change the standard deviation: ask for return_std=True")
         if not return_std:
             return self._shaped(mean)
         ddof = 1 if len(each) > 1 else 0
-        scales = np.array([scaler.std for scaler in self._labels])
-        variance = (each.var(axis=0, ddof=ddof) + self._fitted.tau2) * scales**2
-        noise = self._new_variance(self._shaped(mean), y_var, None)
+        scales = np.array([scaler.std for scaler in state.labels])
+        variance = each.var(axis=0, ddof=ddof) * scales**2 + state.story.tau2
+        noise = self._new_variance(self._shaped(mean), y_var, y_std)
         std = np.sqrt(variance if noise is None else variance + noise)
         return self._shaped(mean), self._shaped(std)
 
     def _new_variance(self, y: Array, y_var: Any, y_std: Any) -> Array | None:
-        """Of labels that were not learned from, (N, D); calibrated, if those were."""
+        """Of labels that were not learned from, (N, D); calibrated and filled in as those were."""
         bars = errorbars.read(y, y_var, y_std)
         if bars is None:
             return None
-        errorbars.require_known(bars)
-        factors = self._story.factors
-        if not self.calibrate_variance or factors is None:
-            return bars.variance
-        return errorbars.multiplied(bars.variance, factors)
+        story = self._state.story
+        if self._state.calibrated and story.factors is not None:
+            bars = ErrorBars(errorbars.multiplied(bars.variance, story.factors), bars.name)
+        if story.unknown_variance is not None:
+            return bars.filled(story.unknown_variance)
+        errorbars.require_known(bars, ": fit with unknown_variance='median' to have it filled in")
+        return bars.variance
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of tensors and JSON, which :meth:`load` reads.
@@ -432,29 +519,31 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         and the function is not: give it to :meth:`load` again.
         """
         check_is_fitted(self, "n_epochs_")
+        state = self._state
         tensors = {
             f"member.{k}.{name}": tensor
-            for k, module in enumerate(self._fitted.modules)
+            for k, module in enumerate(state.fitted.modules)
             for name, tensor in module.state_dict().items()
         }
-        tensors["features.mean"] = torch.from_numpy(self._features.mean)
-        tensors["features.std"] = torch.from_numpy(self._features.std)
-        tensors["out_of_fold"] = self._fitted.out_of_fold
-        plain = (str, int, float, bool, type(None))
+        tensors["features.mean"] = torch.from_numpy(state.features.mean)
+        tensors["features.std"] = torch.from_numpy(state.features.std)
+        tensors["out_of_fold"] = state.fitted.out_of_fold
+        settings = {k: modelfile.plain(v) for k, v in self.get_params().items()}
+        kept = (str, int, float, bool, type(None))
         content = {
-            "settings": {k: v for k, v in self.get_params().items() if isinstance(v, plain)},
-            "members": len(self._fitted.modules),
-            "network": None if isinstance(self._recipe, _Own) else asdict(self._recipe),
-            "outputs": len(self._labels),
-            "encoded": len(self._features.mean),
-            "labels": [[scaler.mean, scaler.std] for scaler in self._labels],
-            "single": self._single,
-            "epoch": self._fitted.epoch,
-            "scores": modelfile.plain(self._fitted.scores.tolist()),
-            "tau2": self._fitted.tau2,
-            "epsilon": self._epsilon,
-            "story": modelfile.plain(self._story._asdict()),
-            "columns": self._encoder.told(),
+            "settings": {k: v for k, v in settings.items() if isinstance(v, kept)},
+            "members": len(state.fitted.modules),
+            "network": None if isinstance(state.recipe, _Own) else asdict(state.recipe),
+            "outputs": len(state.labels),
+            "labels": [[scaler.mean, scaler.std] for scaler in state.labels],
+            "single": state.single,
+            "epoch": int(state.fitted.epoch),
+            "scores": modelfile.plain(state.fitted.scores.tolist()),
+            "pooled_tau2": state.fitted.tau2,
+            "epsilon": state.epsilon,
+            "calibrated": bool(state.calibrated),
+            "story": modelfile.plain(state.story._asdict()),
+            "columns": state.encoder.told(),
             "feature_names": list(map(str, getattr(self, "feature_names_in_", []))),
         }
         modelfile.write(path, tensors, content)
@@ -481,40 +570,52 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
             settings = content["settings"] | ({} if model is None else {"model": model})
             return cls(**settings)._restored(tensors, content)
-        except (AttributeError, KeyError, IndexError, TypeError, RuntimeError) as error:
-            raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
+        except RuntimeError as error:
+            what = "is damaged" if model is None else "was made by another function than this"
+            raise ValueError(f"{path} is not a model, or {what}: {error}") from error
+        except (AttributeError, KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"{path} is not a model, or is damaged: {error!r}") from error
 
     def _restored(self, tensors: dict[str, Tensor], content: dict[str, Any]) -> Self:
+        features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
+        recipe: MLP | _Own
         if isinstance(self.model, str):
-            self._recipe = _network(content["network"])
+            recipe = _network(content["network"])
         else:
-            self._recipe = _Own(self.model, content["encoded"], content["outputs"])
+            recipe = _Own(self.model, len(features.mean), content["outputs"])
         modules: list[nn.Module] = []
         for k in range(content["members"]):
-            module = self._recipe(torch.Generator())
+            module = recipe(torch.Generator())
             prefix = f"member.{k}."
             own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
             module.load_state_dict(own)
             modules.append(module.eval())
         scores = np.array([np.inf if s is None else s for s in content["scores"]])
-        self._features = FeatureScaler(
-            tensors["features.mean"].numpy(), tensors["features.std"].numpy()
+        self._state = _State(
+            content["single"],
+            FeatureEncoder.from_told(content["columns"]),
+            features,
+            [LabelScaler(mean, std) for mean, std in content["labels"]],
+            recipe,
+            CrossFit(
+                modules,
+                content["epoch"],
+                scores,
+                tensors["out_of_fold"],
+                content["pooled_tau2"],
+            ),
+            Story.from_told(content["story"]),
+            content["epsilon"],
+            content["calibrated"],
         )
-        self._labels = [LabelScaler(mean, std) for mean, std in content["labels"]]
-        self._single, self._epsilon = content["single"], content["epsilon"]
-        self._fitted = CrossFit(
-            modules, content["epoch"], scores, tensors["out_of_fold"], content["tau2"]
-        )
-        self._encoder = FeatureEncoder.from_told(content["columns"])
-        self.n_features_in_ = len(self._encoder.columns)
+        self.n_features_in_ = len(self._state.encoder.columns)
         if content["feature_names"]:
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
-        self._story = Story.from_told(content["story"])
         self._report()
         return self
 
     def _raw(self, normalised: Array) -> Array:
-        return raw(self._labels, normalised)
+        return raw(self._state.labels, normalised)
 
     def score(
         self, X: Any, y: Any, y_var: Any = None, sample_weight: Any = None, y_std: Any = None
@@ -526,21 +627,63 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         predicted = self.predict(X)
         labels = np.asarray(y, dtype=np.float64)
-        check_consistent_length(predicted, labels)
-        columns = labels.reshape(predicted.reshape(len(labels), -1).shape)
+        if labels.size != predicted.size or len(labels) != len(predicted):
+            raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
+        columns = labels.reshape(len(labels), -1)
         noise = self._new_variance(labels, y_var, y_std)
         if noise is not None and sample_weight is not None:
             raise ValueError("a noise-corrected score takes error bars or sample_weight, not both")
         scores = []
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, columns)
         for k, f in enumerate(predicted.reshape(columns.shape).T):
             target = columns[:, k]
             if noise is not None:
                 scores.append(metrics.noise_corrected_r2(f, target, noise[:, k]).value)
                 continue
             known = ~np.isnan(target)
-            weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+            weight = None if sample_weight is None else sample_weight[known]
             scores.append(r2_score(target[known], f[known], sample_weight=weight))
         return float(np.mean(scores))
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Everything that a fit leaves behind, put in its place at the end of it.
+
+    Attributes:
+        single: Whether y had one dimension.
+        encoder: From a table to a matrix.
+        features: From that to what the networks want.
+        labels: The same for each output.
+        recipe: Of the networks.
+        fitted: The networks, and how they were chosen.
+        story: What was found out about the labels.
+        epsilon: In units of the label variance, if it is one number.
+        calibrated: Whether variances were multiplied.
+    """
+
+    single: bool
+    encoder: FeatureEncoder
+    features: FeatureScaler
+    labels: list[LabelScaler]
+    recipe: MLP | _Own
+    fitted: CrossFit
+    story: Story
+    epsilon: float | None
+    calibrated: bool
+
+
+def _warn_of_identifiers(encoder: FeatureEncoder, table: Any) -> None:
+    for place, rule in enumerate(encoder.columns):
+        count = len(rule.values) if isinstance(rule, Categorical) else 0
+        if count > max(MANY_CATEGORIES, len(table) / 2):
+            warnings.warn(
+                f"column {table.columns[place]!r} has {count} categories in {len(table)} rows, and "
+                "each becomes a column: is it an identifier, or numbers read as text?",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 @dataclass(frozen=True)
@@ -553,7 +696,7 @@ class _Own:
 
     def __call__(self, generator: torch.Generator) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(generator.initial_seed())
+            torch.default_generator.manual_seed(generator.initial_seed())
             module: object = self.function(self.features, self.outputs)
         if not isinstance(module, nn.Module):
             found = _checks.describe(module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,8 @@ class FeatureEncoder:
             if isinstance(rule, Categorical) != (values.dtype == object):
                 kinds = ("numbers", "categories")
                 wanted = kinds[isinstance(rule, Categorical)]
-                raise ValueError(f"column {number} must hold {wanted}, as in training")
+                name = repr(table.columns[number]) if hasattr(table, "columns") else number
+                raise ValueError(f"column {name} must hold {wanted}, as in training")
             parts += rule.encode(values)
         return np.stack(parts, axis=1)
 
@@ -131,7 +133,8 @@ class FeatureEncoder:
 
 def has_categories(table: Any) -> bool:
     """Whether it is a frame with a column that does not hold numbers."""
-    return hasattr(table, "iloc") and any(dtype.kind not in "fiub" for dtype in table.dtypes)
+    frame = hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2
+    return frame and any(dtype.kind not in "fiub" for dtype in table.dtypes)
 
 
 def _columns(table: Any) -> Iterator[Array]:
@@ -148,11 +151,14 @@ def _columns(table: Any) -> Iterator[Array]:
             yield values
         elif column.dtype.kind == "O":
             missing = column.isna().to_numpy()
+            if column.dtype == object and all(isinstance(v, Real) for v in column[~missing]):
+                yield column.astype(np.float64).to_numpy()  # numbers that a gap has made objects
+                continue
             text = np.array([str(value) for value in column], dtype=object)
             text[missing] = MISSING
             yield text
         else:
             raise ValueError(
                 f"column {table.columns[place]!r} must hold numbers, truth values or categories; "
-                f"found {column.dtype}"
+                f"found {column.dtype}: turn dates into numbers first, days say"
             )

@@ -20,6 +20,8 @@ from biv.weights import effective_batch_size, inverse_variance_weights
 
 Array = npt.NDArray[Any]
 
+FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
+
 
 @dataclass
 class Fitting:
@@ -30,23 +32,31 @@ class Fitting:
         labels: (N, D), in units of y, as everything here is.
         weight: Importance of each row, or None.
         bars: As the user gave them, or None.
+        unknown: What to do with labels of unknown variance.
     """
 
     x: Tensor
     labels: Array
     weight: Array | None
     bars: ErrorBars | None
+    unknown: str
 
     def __post_init__(self) -> None:
+        gone = np.isnan(self.labels)
         if self.weight is not None:  # what is of no importance is not there, here as in every loss
-            gone = self.weight == 0
-            self.labels = np.where(gone[:, None], np.nan, self.labels)
-            if self.bars is not None:
-                left_out = np.where(gone[:, None], np.inf, self.bars.variance)
-                self.bars = ErrorBars(left_out, self.bars.name)
+            gone = gone | (self.weight == 0)[:, None]
+        if self.bars is not None:
+            gone = gone | np.isinf(self.bars.variance)
+            self.bars = ErrorBars(np.where(gone, np.inf, self.bars.variance), self.bars.name)
+        self.labels = np.where(gone, np.nan, self.labels)
+        if gone.all(axis=0).any():
+            raise ValueError(
+                "every output needs labels to learn from, that are neither missing nor of infinite "
+                "variance nor of no importance; found none"
+            )
         self.factors: list[Factor] | None = None
         self.fill: Array | None = None
-        if self.bars is not None and self.has_unknown:
+        if self.bars is not None and self.unknown != "raise":
             self.fill = errorbars.medians(self.bars)
 
     @property
@@ -109,9 +119,11 @@ class Fitting:
                     f"{factor.value:.3g}, {factor.low:.3g} to {factor.high:.3g}): every label "
                     "counts alike",
                     UserWarning,
-                    stacklevel=2,
+                    stacklevel=4,
                 )
         self.factors = factors
+        if self.fill is not None:  # the medians of what was multiplied
+            self.fill = self.fill * [max(factor.value, 0.0) for factor in factors]
 
     def _factors(self, out_of_fold: Array) -> list[Factor]:
         outputs = range(self.labels.shape[1])
@@ -119,90 +131,116 @@ class Fitting:
 
     def estimate(self, out_of_fold: Array) -> None:
         """Give labels of unknown variance what their residuals have more than the model's error."""
-        if self.bars is None or self.fill is None:
-            return
+        assert self.bars is not None
+        assert self.fill is not None
         fill = self.fill.copy()
-        for k in range(len(fill)):
-            residual = (out_of_fold - self.labels)[self.bars.unknown[:, k], k]
-            residual = residual[np.isfinite(residual)]
-            if len(residual):
-                tau2 = metrics.residual_variance(*self._judged(out_of_fold, k))
-                fill[k] = errorbars.common_variance(residual, tau2)
+        for k, unknown in enumerate(self.bars.unknown.T):
+            if unknown.any():
+                residual = (out_of_fold - self.labels)[unknown, k]
+                f, y, v = self._judged(out_of_fold, k)
+                tau2 = metrics.residual_variance(f, y, v)
+                fill[k] = errorbars.common_variance(residual, tau2, v)
         self.fill = fill
 
     def residual_variance(self, out_of_fold: Array) -> float:
-        """τ², in units of the label variance."""
+        """τ² of all outputs together, in units of their label variances."""
         variance = self.variance
         f, y = (
             np.stack([s.label(values[:, k]) for k, s in enumerate(self.scalers)], axis=1)
             for values in (out_of_fold, self.labels)
         )
         v = np.zeros_like(y) if variance is None else self._scaled(variance)
-        known = np.isfinite(f)
-        return metrics.residual_variance(f[known], y[known], v[known])
+        return metrics.residual_variance(f, y, v)
 
-    def story(self, out_of_fold: Array, tau2: float) -> Story:
+    def _tau2(self, out_of_fold: Array) -> list[float]:
+        """Of each output, in its squared units."""
+        variance = np.zeros_like(self.labels) if self.variance is None else self.variance
+        columns = zip(out_of_fold.T, self.labels.T, variance.T, strict=True)
+        return [metrics.residual_variance(f, y, v) for f, y, v in columns]
+
+    def story(self, out_of_fold: Array) -> Story:
         """What the fitted attributes tell."""
-        known = int((~np.isnan(self.labels)).any(axis=1).sum())
-        if self.bars is None:
-            return Story(float(known), None, None, None)
+        tau2 = self._tau2(out_of_fold)
         variance = self.variance
-        assert variance is not None
-        factors = self._factors(out_of_fold) if self.factors is None else self.factors
-        size = effective_batch_size(inverse_variance_weights(self._scaled(variance), tau2))
-        judged = [self._judged(out_of_fold, k) for k in range(variance.shape[1])]
-        scaled = [
-            (s.label(f), s.label(y), s.variance(v))
-            for s, (f, y, v) in zip(self.scalers, judged, strict=True)
+        if variance is None:
+            known = (~np.isnan(self.labels)).sum(axis=0)
+            return Story(tau2, float(known.mean()), None, None, None)
+        sizes = [
+            float(effective_batch_size(inverse_variance_weights(column, own)))
+            for column, own in zip(variance.T, tau2, strict=True)
         ]
-        columns = [np.concatenate(column) for column in zip(*scaled, strict=True)]
-        used = columns[2] + tau2 > 0
-        chi = metrics.reduced_chi_squared(*(c[used] for c in columns), epsilon=tau2)
+        factors = self._factors(out_of_fold) if self.factors is None else self.factors
         fill = None if self.fill is None else self.fill.tolist()
-        return Story(float(size), factors, (chi.value, chi.stderr), fill)
+        return Story(tau2, float(np.mean(sizes)), factors, self._chi_squared(out_of_fold), fill)
 
-    def tell(self) -> None:
-        """Say what was put in the place of unknown variances."""
-        if self.bars is None or self.fill is None:
+    def _chi_squared(self, out_of_fold: Array) -> list[tuple[float, float]]:
+        """Of each output, by the error bars alone; NaN if all are 0."""
+        found = []
+        for k in range(self.labels.shape[1]):
+            f, y, v = self._judged(out_of_fold, k)
+            used = v > 0
+            chi = metrics.Score(np.nan, np.nan)
+            if used.any():
+                chi = metrics.reduced_chi_squared(f[used], y[used], v[used])
+            found.append((chi.value, chi.stderr))
+        return found
+
+    def tell(self, story: Story) -> None:
+        """Warn of what was put in the place of unknown variances, and of error bars far off."""
+        if self.bars is None:
             return
-        count = int(self.bars.unknown.sum())
-        taken = ", ".join(f"{value:.4g}" for value in self.fill)
-        warnings.warn(
-            f"the variance of {count} of {self.bars.variance.size} labels is unknown, and was "
-            f"taken to be {taken}",
-            UserWarning,
-            stacklevel=4,
-        )
+        if self.fill is not None and (count := int(self.bars.unknown.sum())):
+            taken = ", ".join(f"{value:.4g}" for value in self.fill)
+            _warn(
+                f"the variance of {count} of {self.bars.variance.size} labels is unknown, and was "
+                f"taken to be {taken}"
+            )
+        for factor in story.factors or ():
+            if self.factors is None and (factor.low > FAR_OFF or factor.high < 1 / FAR_OFF):
+                _warn(
+                    f"squared residuals grow {factor.value:.3g} times as fast as the variances "
+                    f"({factor.low:.3g} to {factor.high:.3g}): are the error bars in the units of "
+                    f"y, and {self.bars.name} not the other of σ and σ²? calibrate_variance=True "
+                    "corrects a common factor"
+                )
 
 
 class Story(NamedTuple):
     """What was found out about the labels; see the attributes of :class:`BIVRegressor`."""
 
+    tau2: list[float]
     effective_sample_size: float
     factors: list[Factor] | None
-    reduced_chi_squared: tuple[float, float] | None
+    reduced_chi_squared: list[tuple[float, float]] | None
     unknown_variance: list[float] | None
 
     @classmethod
     def from_told(cls, told: dict[str, Any]) -> Story:
         """Back from JSON, which has no NaN."""
-        factors = told["factors"]
-        if factors is not None:
-            factors = [Factor(*(np.nan if x is None else x for x in f)) for f in factors]
-        chi = told["reduced_chi_squared"]
+
+        def rows(kind: Any, values: Any) -> Any:
+            if values is None:
+                return None
+            return [kind(np.nan if x is None else x for x in row) for row in values]
+
         return cls(
+            told["tau2"],
             told["effective_sample_size"],
-            factors,
-            None if chi is None else (chi[0], np.nan if chi[1] is None else chi[1]),
+            rows(lambda row: Factor(*row), told["factors"]),
+            rows(tuple, told["reduced_chi_squared"]),
             told["unknown_variance"],
         )
 
 
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=5)  # where fit was called
+
+
 def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:
-    """Labels that do not vary have nothing to scale by: they are moved to 0 only."""
+    """Labels that do not vary have no scale but their size."""
     known = labels[~np.isnan(labels)]
-    if len(known) and np.ptp(known) == 0:
-        return LabelScaler(float(known[0]), 1.0)
+    if np.ptp(known) == 0:
+        return LabelScaler(float(known[0]), abs(float(known[0])) or 1.0)
     return LabelScaler.fit(labels, variance, ddof=0)
 
 

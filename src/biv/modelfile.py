@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from biv.datasets.files import write_atomically
@@ -24,8 +26,19 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str,
     from safetensors.torch import save
 
     text = json.dumps(content, allow_nan=False)
-    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    write_atomically(Path(path), save(whole, metadata={"format": FORMAT, "content": text}))
+    # Copies, since tied weights are one tensor under two names.
+    whole = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    told = {"format": FORMAT, "content": text, "sha256": _digest(whole, text)}
+    write_atomically(Path(path), save(whole, metadata=told))
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    """Against accidents: who means harm can write another."""
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def plain(value: Any) -> Any:
@@ -34,6 +47,8 @@ def plain(value: Any) -> Any:
         return {name: plain(own) for name, own in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(own) for own in value]
+    if isinstance(value, np.generic):
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -56,8 +71,11 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
     if told.get("format") != FORMAT:
         raise ValueError(f"{path} must be a {FORMAT!r}; found {told.get('format')!r}")
+    text = told.get("content", "")
+    if told.get("sha256") != _digest(tensors, text):
+        raise ValueError(f"{path} is not a model, or is damaged: its checksum is another")
     try:
-        content = json.loads(told["content"])
-    except (KeyError, ValueError) as error:
+        content = json.loads(text)
+    except (RecursionError, ValueError) as error:
         raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
     return tensors, content

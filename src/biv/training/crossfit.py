@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,8 +64,7 @@ class CrossFit:
         modules: The members, as they were at the epoch chosen.
         epoch: Which that is, from 1 on.
         scores: What the ensemble's mean squared error was estimated to be after every epoch.
-        out_of_fold: What members that have not seen a row predict for it, (N, D); NaN of the few
-            rows that all have seen, where the folds do not divide their number.
+        out_of_fold: What members that have not seen a row predict for it, (N, D).
         tau2: The model's own residual variance, estimated from these.
     """
 
@@ -145,7 +144,8 @@ def cross_fit(
     if loss is None:
         loss = L2Loss() if rows.variance is None else BIVLoss()
     parts = _deal(len(rows), folds, seed)
-    if _checks.integer("members", members, at_least=1) % folds:
+    members, folds = _checks.integer("members", members, at_least=1), len(parts)
+    if members % folds:
         raise ValueError(f"members must be a multiple of folds, {folds}; found {members}")
     _checks.integer("patience", patience, at_least=1)
     trained = _members(rows, parts, loss, learning_rate, members, seed)
@@ -180,13 +180,17 @@ def cross_fit(
 
 
 def _deal(rows: int, folds: int, seed: int) -> list[Tensor]:
-    """Folds of equal size, since the members of a stack make equally many steps."""
+    """Folds of equal size, since the members of a stack make equally many steps.
+
+    They cover all rows; where their number does not divide that of the rows, some share a few.
+    """
     count = _checks.integer("folds", folds, at_least=2)
     if rows < count:
         raise ValueError(f"rows must be at least as many as folds, {count}; found {rows}")
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
-    size = rows // count
-    return [order[fold * size : (fold + 1) * size].sort().values for fold in range(count)]
+    size = -(-rows // count)
+    starts = [fold * (rows - size) // (count - 1) for fold in range(count)]
+    return [order[start : start + size].sort().values for start in starts]
 
 
 def _members(
@@ -218,7 +222,6 @@ class _Judge:
 
     def __init__(self, rows: Triplets, parts: Sequence[Tensor], members: int) -> None:
         self.rows, self.parts = rows, parts
-        self.scored = torch.cat(list(parts))
         tables = [rows.x[part] for part in parts]
         self.tables = [tables[number * len(parts) // members] for number in range(members)]
         self.variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
@@ -234,28 +237,28 @@ class _Judge:
 
     def score(self, each: Tensor) -> float:
         """Infinite where a member has diverged."""
-        each = each[:, self.scored]
         if not bool(each.isfinite().all()):
             return float("inf")
-        y, variance = self.rows.y[self.scored], self.variance[self.scored]
-        score = metrics.noise_corrected_mse(each.mean(dim=0), y, variance).value
+        score = metrics.noise_corrected_mse(each.mean(dim=0), self.rows.y, self.variance).value
         if len(each) == 1:
             return score
         fewer = 1 / len(each) - 1 / len(self.tables)
         return score - fewer * float(each.double().var(dim=0).mean())
 
     def residual_variance(self, predicted: Tensor) -> float:
-        scored = self.scored
-        return metrics.residual_variance(
-            predicted[scored], self.rows.y[scored], self.variance[scored]
-        )
+        return metrics.residual_variance(predicted, self.rows.y, self.variance)
 
 
 class _Loops:
     """Networks that cannot be stacked, one after another: what cross-fitting asks of a stack."""
 
     def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
-        self.loops = [Loop(model(m.generators()[0]), m, schedule) for m in members]
+        if len(members[0].train) % schedule.batch_size == 1:  # of which no batch norm can be taken
+            schedule = replace(schedule, drop_last=len(members[0].train) > 1)
+        modules = [model(m.generators()[0]) for m in members]
+        if len({id(module) for module in modules}) < len(modules):
+            raise ValueError("model must make a new network each time; found the same one again")
+        self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
         self.steps_per_epoch = schedule.steps_per_epoch(len(members[0].train))
         self.epoch = 0
         # What dropout and its like draw from, in the place of torch's global generator.
@@ -269,7 +272,7 @@ class _Loops:
         return all(loop.diverged_at is not None for loop in self.loops)
 
     def run_epoch(self, after_step: Callable[[], object]) -> None:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):  # the CPU's, where networks are trained
             torch.set_rng_state(self.draws)
             for loop in self.loops:
                 if loop.diverged_at is None:

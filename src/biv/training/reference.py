@@ -160,9 +160,11 @@ class _Average:
     def in_place(self) -> Iterator[None]:
         last = [parameter.clone() for parameter in self.parameters]
         self.keep()
-        yield
-        for parameter, own in zip(self.parameters, last, strict=True):
-            parameter.copy_(own)
+        try:
+            yield
+        finally:
+            for parameter, own in zip(self.parameters, last, strict=True):
+                parameter.copy_(own)
 
     def keep(self) -> None:
         for parameter, average in zip(self.parameters, self.averages, strict=True):
