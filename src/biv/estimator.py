@@ -405,10 +405,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _threads(self) -> int:
         cores = os.cpu_count() or 1
-        jobs: Any = 1 if self.n_jobs is None else self.n_jobs  # as scikit-learn has it
-        if not isinstance(jobs, Integral) or jobs == 0:
-            raise ValueError(f"n_jobs must be 1 or more, or -1 for all; found {jobs!r}")
-        return int(min(jobs, cores) if jobs > 0 else max(cores + 1 + jobs, 1))
+        given: object = 1 if self.n_jobs is None else self.n_jobs  # as scikit-learn has it
+        if not isinstance(given, Integral) or given == 0:
+            raise ValueError(f"n_jobs must be 1 or more, or -1 for all; found {given!r}")
+        jobs = int(given)
+        return min(jobs, cores) if jobs > 0 else max(cores + 1 + jobs, 1)
 
     def _other_loss(self, loss: str, fitting: Fitting, rows: Triplets) -> VarianceLoss:
         if loss == "l2":
