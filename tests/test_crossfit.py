@@ -16,10 +16,16 @@ MODEL = MLP(FEATURES, (16, 8))
 SCHEDULE = Schedule(epochs=6, batch_size=32, optimizer="adamw", averaging=4, test_every=None)
 
 
-def test_folds_are_equal_disjoint_and_seeded():
+@pytest.mark.parametrize(("rows", "folds"), [(103, 8), (15, 8), (8, 8), (2, 2), (104, 8), (9, 4)])
+def test_folds_are_equal_and_cover_all_rows(rows, folds):
+    parts = _deal(rows, folds, seed=3)
+    assert {len(part) for part in parts} == {-(-rows // folds)}
+    assert len(torch.cat(parts).unique()) == rows
+    assert len(parts) == folds
+
+
+def test_folds_are_seeded():
     parts = _deal(103, 8, seed=3)
-    assert [len(part) for part in parts] == [12] * 8
-    assert len(torch.cat(parts).unique()) == 96
     assert all(torch.equal(a, b) for a, b in zip(parts, _deal(103, 8, seed=3), strict=True))
     assert not torch.equal(parts[0], _deal(103, 8, seed=4)[0])
 
@@ -43,14 +49,10 @@ def test_out_of_fold_predictions_are_those_of_the_modules():
     rows = triplets(1, rows=203)
     fitted = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4, patience=9)
     each = fitted.predict(rows.x)
-    parts = _deal(203, 4, seed=0)
-    for fold, part in enumerate(parts):
-        mean = each[2 * fold : 2 * fold + 2][:, part].mean(dim=0)
-        torch.testing.assert_close(fitted.out_of_fold[part], mean)
-    left = torch.ones(203, dtype=torch.bool)
-    left[torch.cat(parts)] = False
-    assert fitted.out_of_fold[left].isnan().all()
-    assert left.sum() == 3
+    expected = torch.full_like(rows.y, torch.nan)
+    for fold, part in enumerate(_deal(203, 4, seed=0)):
+        expected[part] = each[2 * fold : 2 * fold + 2][:, part].mean(dim=0)
+    torch.testing.assert_close(fitted.out_of_fold, expected)
 
 
 def test_the_epoch_with_the_lowest_score_is_chosen():

@@ -10,6 +10,7 @@ import pytest
 import sklearn
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -18,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import biv
 from biv import modelfile
-from biv.epsilon import MinimumBatchSize
+from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.features import FeatureEncoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -116,7 +117,48 @@ def test_without_error_bars_biv_is_l2():
 def test_every_way_learns(options):
     x, y, std, _ = table()
     model = biv.BIVRegressor(**{**SMALL, **options}).fit(x, y, y_std=std)
-    assert error(model) < 0.3 * 800  # of the variance of the true labels
+    assert error(model) < 0.07 * 800  # of the variance of the true labels
+    if "model" not in options:
+        plain = biv.BIVRegressor(**{**SMALL, **options, "loss": "l2"}).fit(x, y, y_std=std)
+        assert not np.allclose(model.predict(x), plain.predict(x), atol=0.1)
+
+
+@pytest.mark.slow
+def test_what_matters_more_is_followed():
+    """Two kinds of rows that contradict each other: weights decide."""
+    x, _, _, _ = table(400)
+    y = np.where(np.arange(400) % 2, x[:, 0], -x[:, 0])
+    for odd in (0.05, 0.95):
+        weight = np.where(np.arange(400) % 2, odd, 1 - odd)
+        model = biv.BIVRegressor(**SMALL).fit(x, y, sample_weight=weight)
+        slope = np.polyfit(x[:, 0], model.predict(x), 1)[0]
+        assert slope == pytest.approx(2 * odd - 1, abs=0.25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [200, 400])
+def test_automatic_epsilon_follows_the_error_of_the_model(rows):
+    """Of a small table too, whose epochs have few steps."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, 3))
+    y_var = biv.noise.Gamma(0.25, 0.5).sample(rows, rng)
+    y = biv.noise.corrupt(x[:, 0] + np.sin(2 * x[:, 1]), y_var, rng)
+    model = biv.BIVRegressor(random_state=0).fit(x, y, y_var=y_var)
+    assert 1 / 4 < model.epsilon_ / model.tau2_ < 4
+    assert model.epsilon_ < 0.2
+
+
+@pytest.mark.slow
+def test_a_policy_is_in_squared_units_of_y():
+    x, y, std, _ = table(300)
+    scale = biv.metrics.label_variance(y, std**2)
+    same = [
+        biv.BIVRegressor(**SMALL, epsilon=epsilon).fit(x, y, y_std=std)
+        for epsilon in (0.05, Relative(0.05, scale), Fixed(0.05 * scale))
+    ]
+    for model in same[1:]:
+        np.testing.assert_allclose(model.predict(x), same[0].predict(x), rtol=1e-5)
+        assert model.epsilon_ == pytest.approx(0.05 * scale)
 
 
 @pytest.mark.slow
@@ -178,7 +220,8 @@ def test_several_outputs():
     assert mean.shape == sure.shape == (300, 2)
     assert np.corrcoef(mean[:, 0], -mean[:, 1])[0, 1] > 0.95
     assert model.tau2_.shape == (2,)
-    same = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)  # one error bar a row
+    with pytest.warns(UserWarning, match="squared residuals grow .* as fast as the variances"):
+        same = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)  # one error bar a row
     assert same.predict(x).shape == (300, 2)
     gaps = both.copy()
     gaps[:100, 0] = np.nan
@@ -187,6 +230,22 @@ def test_several_outputs():
     assert model.score(x, gaps, y_std=bars) == pytest.approx((one + two) / 2)
     plain = [r2_score(y[100:], mean[100:, 0]), r2_score(both[:, 1], mean[:, 1])]
     assert model.score(x, gaps) == pytest.approx(np.mean(plain))
+
+
+@pytest.mark.slow
+def test_every_output_has_an_error_of_its_own():
+    """One is easy and one is nothing but noise."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 3))
+    y = np.stack([x[:, 0], 100 * rng.normal(size=600)], axis=1)
+    model = biv.BIVRegressor(**SMALL).fit(x, y)
+    assert model.tau2_[0] < 0.2
+    assert model.tau2_[1] == pytest.approx(100**2, rel=0.2)
+    mean, sure = model.predict(x, return_std=True)
+    assert sure[:, 0].max() < 0.6
+    assert sure[:, 1].min() > 90
+    assert model.effective_sample_size_ == 600
+    np.testing.assert_allclose(mean, biv.BIVRegressor(**SMALL).fit(x, y).predict(x))
 
 
 @pytest.mark.slow
@@ -256,6 +315,25 @@ def test_error_bars_are_sliced_with_the_rows(routing):
             {},
             "must give \\(rows, 1\\).*; found \\(1, 2\\)",
         ),
+        ({"calibrate_variance": "no"}, {}, "calibrate_variance must be one of False, True; found"),
+        ({"max_epochs": 0}, {}, "max_epochs must be an integer >= 1; found 0"),
+        ({"folds": 1}, {}, "folds must be an integer >= 2; found 1"),
+        ({"folds": 8, "members": 12}, {}, "members must be a multiple of folds, 8; found 12"),
+        ({"patience": 0}, {}, "patience must be an integer >= 1; found 0"),
+        ({"n_jobs": 0}, {}, "n_jobs must be 1 or more, or -1 for all; found 0"),
+        ({"threshold": -1.0}, {}, "threshold must be .*; found -1"),
+        (
+            {"loss": "cutoff", "threshold": 1e-9},
+            {"y_std": np.full(50, 0.5)},
+            "loss='cutoff' leaves no label: the lowest variance is 0.25, .* threshold 1e-09",
+        ),
+        (
+            {"epsilon": Fixed(3.0)},
+            {"two": True, "y_std": np.ones(50)},
+            "is for one output; found 2",
+        ),
+        ({}, {"y_var": np.full(50, np.inf)}, "every output needs labels to learn from"),
+        ({}, {"y_std": ["±1"] * 50}, "y_std must hold numbers: could not convert"),
         ({"unknown_variance": "mean"}, {}, "unknown_variance must be one of 'raise', .* 'mean'"),
         ({"calibrate_variance": True}, {}, "calibrate_variance=True needs y_var or y_std"),
         (
@@ -284,6 +362,8 @@ def test_error_bars_are_sliced_with_the_rows(routing):
 )
 def test_what_cannot_be_is_said(options, fit, message):
     x, y, _, _ = table(50)
+    fit = dict(fit)
+    y = np.stack([y, y], axis=1) if fit.pop("two", False) else y
     with pytest.raises(fit.pop("error", ValueError), match=message):
         biv.BIVRegressor(**options).fit(x, y, **fit)
 
@@ -346,7 +426,7 @@ def test_columns_are_those_of_the_training():
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(data.rename(columns={"a": "c"}))
     swapped = data.assign(town=1.0, kind=pd.Categorical(["one"] * 100))
-    with pytest.raises(ValueError, match="column 3 must hold categories, as in training"):
+    with pytest.raises(ValueError, match="column 'town' must hold categories, as in training"):
         model.predict(swapped)
     dated = data.assign(b=pd.Timestamp("2020-01-01"))
     with pytest.raises(ValueError, match="column 'b' must hold numbers, .*; found datetime64"):
@@ -411,7 +491,8 @@ def test_error_bars_are_calibrated(half_as_large):
     assert honest.variance_factor_ == pytest.approx(1, rel=0.2)
     assert model.tau2_ == pytest.approx(honest.tau2_, rel=0.5)
     assert model.score(x, y, y_std=std / 2) == pytest.approx(model_score(model, x, y, factor, std))
-    told_wrong = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std / 2)
+    with pytest.warns(UserWarning, match="y_std not the other of σ and σ²"):
+        told_wrong = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std / 2)
     assert told_wrong.variance_factor_ == pytest.approx(4, rel=0.2)  # seen, though not corrected
     _, narrow = told_wrong.predict(x, return_std=True, y_var=std**2 / 4)
     assert np.mean(np.abs(model.out_of_fold_ - y) < wide) == pytest.approx(0.72, abs=0.1)
@@ -443,6 +524,39 @@ def test_error_bars_that_say_nothing_are_not_believed():
         model = biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=wrong)
     assert model.variance_factor_ < 0
     assert model.effective_sample_size_ == pytest.approx(400)
+
+
+@pytest.mark.slow
+def test_unknown_variances_are_known_to_a_score_too():
+    x, y, std, _ = table(300)
+    gaps = np.where(np.arange(300) % 10 == 0, np.nan, std)
+    options = {**SMALL, "unknown_variance": "median"}
+    with (
+        sklearn.config_context(enable_metadata_routing=True),
+        pytest.warns(UserWarning, match="is unknown"),
+    ):
+        found = cross_validate(biv.BIVRegressor(**options), x, y, cv=2, params={"y_std": gaps})
+    assert (found["test_score"] > 0.3).all()
+    whole = biv.BIVRegressor(**options).fit(x, y, y_std=std)
+    filled = np.where(np.isnan(gaps), np.median(std**2), std**2)
+    assert whole.score(x, y, y_std=gaps) == pytest.approx(whole.score(x, y, y_var=filled))
+    _, one = whole.predict(x, return_std=True, y_std=gaps)
+    _, two = whole.predict(x, return_std=True, y_var=filled)
+    np.testing.assert_allclose(one, two)
+    plain = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    with pytest.raises(ValueError, match="fit with unknown_variance='median'"):
+        plain.score(x, y, y_std=gaps)
+
+
+@pytest.mark.slow
+def test_the_median_is_of_calibrated_variances():
+    x, y, std, _ = table(800, 4)
+    given = np.where(np.arange(800) % 10 == 0, np.nan, std / 3)
+    model = biv.BIVRegressor(**SMALL, calibrate_variance=True, unknown_variance="median")
+    with pytest.warns(UserWarning, match="is unknown"):
+        model.fit(x, y, y_std=given)
+    median = np.nanmedian(given**2)
+    assert model.unknown_variance_ == pytest.approx(model.variance_factor_ * median)
 
 
 @pytest.mark.slow
@@ -499,11 +613,11 @@ def test_the_variance_of_a_missing_label_is_not_looked_at():
 def test_the_out_of_fold_residuals_agree_with_honest_error_bars():
     x, y, std, _ = table(400)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    chi, stderr = model.reduced_chi_squared_
-    assert chi == pytest.approx(1, abs=1e-3)  # τ² is what makes it 1, where it is not 0
-    again = biv.metrics.reduced_chi_squared(model.out_of_fold_, y, std**2, epsilon=model.tau2_)
-    assert (chi, stderr) == pytest.approx(tuple(again), rel=1e-3)
-    large = biv.BIVRegressor(**SMALL).fit(x, y, y_std=30 + 10 * std)
+    again = biv.metrics.reduced_chi_squared(model.out_of_fold_, y, std**2)
+    assert model.reduced_chi_squared_ == pytest.approx(tuple(again), rel=1e-3)
+    assert model.reduced_chi_squared_[0] > 2  # the model's own error is in it
+    with pytest.warns(UserWarning, match="squared residuals grow 0.0"):
+        large = biv.BIVRegressor(**SMALL).fit(x, y, y_std=30 + 10 * std)
     assert large.tau2_ == 0
     assert large.reduced_chi_squared_[0] < 0.1
     alone = biv.BIVRegressor(**SMALL).fit(x, y)
@@ -543,11 +657,136 @@ def test_a_network_of_one_s_own(own, tmp_path):
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-6)
     assert loaded.model is own
     other = with_dropout if own is stackable else stackable
-    with pytest.raises(ValueError, match="is not a model, or is damaged"):
+    with pytest.raises(ValueError, match="is not a model, or was made by another function"):
         biv.BIVRegressor.load(tmp_path / "model", model=other)
 
 
+@pytest.mark.slow
+def test_networks_that_are_hard_to_please(tmp_path):
+    class Tied(torch.nn.Module):
+        def __init__(self, features):
+            super().__init__()
+            self.one, self.norm = (
+                torch.nn.Linear(features, features),
+                torch.nn.BatchNorm1d(features),
+            )
+            self.two, self.out = torch.nn.Linear(features, features), torch.nn.Linear(features, 1)
+            self.two.weight = self.one.weight
+
+        def forward(self, x):
+            return self.out(self.two(self.norm(self.one(x)).tanh()))
+
+    def tied(features, _outputs):
+        return Tied(features)
+
+    x, y, std, _ = table(45)  # 33 rows a member: batches of 32 and of 1
+    model = biv.BIVRegressor(**SMALL, model=tied).fit(x, y, y_std=std)
+    model.save(tmp_path / "model")
+    loaded = biv.BIVRegressor.load(tmp_path / "model", model=tied)
+    np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-6)
+    same = with_dropout(3, 1)
+    with pytest.raises(ValueError, match="model must make a new network each time"):
+        biv.BIVRegressor(**SMALL, model=lambda _features, _outputs: same).fit(x, y)
+
+
+# What a fit leaves behind.
+
+
+@pytest.mark.slow
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    x, y, std, _ = table(100)
+    options = {
+        "members": np.int64(4),
+        "folds": np.int64(4),
+        "max_epochs": np.int64(10),
+        "batch_size": np.int32(16),
+        "epsilon": np.float32(0.05),
+        "calibrate_variance": np.bool_(True),
+        "random_state": np.int64(3),
+    }
+    model = biv.BIVRegressor(**options).fit(x, y, y_std=std)
+    model.save(tmp_path / "model")
+    loaded = biv.BIVRegressor.load(tmp_path / "model")
+    for name, value in options.items():
+        assert getattr(loaded, name) == value, name
+    one, two = (m.predict(x, return_std=True, y_std=std) for m in (model, loaded))
+    np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_what_is_fitted_stays_so():
+    """Whatever is set afterwards, and if another fit fails."""
+    x, y, std, _ = table(200)
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    before = model.predict(x, return_std=True, y_std=std)
+    model.set_params(calibrate_variance=True)
+    np.testing.assert_array_equal(model.predict(x, return_std=True, y_std=std), before)
+    model.set_params(learning_rate=1e30)
+    with pytest.raises(ValueError, match="smaller learning_rate"):
+        model.fit(7 * x + 3, y, y_std=std)
+    np.testing.assert_array_equal(model.predict(x, return_std=True, y_std=std), before)
+
+
+@pytest.mark.parametrize("value", [1e-9, 0.0, 5e12])
+def test_labels_that_do_not_vary(value):
+    x, _, _, _ = table(60)
+    model = biv.BIVRegressor(**SMALL).fit(x, np.full(60, value))
+    np.testing.assert_allclose(model.predict(x), value, rtol=0.2, atol=0.2 * (value == 0))
+
+
+def test_labels_to_ignore_are_not_looked_at():
+    x, y, std, _ = table(100)
+    wild = y.copy()
+    wild[:10], std[:10] = 1e300, np.inf
+    model = biv.BIVRegressor(**SMALL).fit(x, wild, y_std=std)
+    assert np.abs(model.predict(x)).max() < 1000
+
+
+def test_too_few_epochs_are_said(capsys):
+    x, y, std, _ = table(60)
+    with pytest.warns(ConvergenceWarning, match="the last of max_epochs=2 epochs was the best"):
+        biv.BIVRegressor(members=2, folds=2, max_epochs=2, verbose=True, random_state=1).fit(
+            x, y, y_std=std
+        )
+    told = capsys.readouterr().err
+    assert "epoch 2 of 2, τ² " in told
+    assert ", ε " in told
+
+
+def test_columns_of_frames_that_are_not_what_they_seem():
+    x, y, _, _ = table(150)
+    data = pd.DataFrame({"a": x[:, 0], "b": np.array([1, None, 2] * 50, dtype=object)})
+    encoder = FeatureEncoder.fit(data)
+    assert encoder(data)[:3, 1:].tolist() == [[1, 0], [1.5, 1], [2, 0]]
+    with pytest.warns(UserWarning, match="column 'id' has 150 categories in 150 rows"):
+        biv.BIVRegressor(**SMALL).fit(data.assign(id=[f"row {k}" for k in range(150)]), y)
+    with pytest.raises(ValueError, match="2-dimensional"):
+        biv.BIVRegressor().fit(data["a"], y)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "threads"), [(None, 1), (1, 1), (2, 2), (99, 4), (-1, 4), (-9, 1)]
+)
+def test_jobs_are_threads(jobs, threads, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert biv.BIVRegressor(n_jobs=jobs)._threads() == threads
+
+
 # Files.
+
+
+@pytest.mark.slow
+def test_a_byte_that_has_changed_is_noticed(fitted, tmp_path):
+    path = tmp_path / "model"
+    fitted.save(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(8, len(whole), size=60):
+        spoiled = bytearray(whole)
+        spoiled[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(spoiled)
+        with pytest.raises(ValueError, match="model (is not a model|must be a)"):
+            biv.BIVRegressor.load(path)
 
 
 @pytest.fixture(scope="module")

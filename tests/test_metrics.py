@@ -449,3 +449,16 @@ def test_labels_of_two_kinds_have_one_factor():
     assert stderr < 0.4
     same = metrics.variance_factor(np.zeros(1000), np.zeros(1000), variance)
     assert same == (0, 0)  # nothing is left to explain
+
+
+def test_importances_multiply_the_weights(problem):
+    pred, y, variance = problem
+    target = corrupt(y, variance, np.random.default_rng(5))
+    twice = np.where(np.arange(N) < 100, 2.0, np.where(np.arange(N) < 200, 0.0, 1.0))
+    rows = np.repeat(np.arange(N), twice.astype(int))
+    for options in ({"epsilon": 0.3}, {"weighted": False}):
+        repeated = metrics.noise_corrected_mse(pred[rows], target[rows], variance[rows], **options)
+        found = metrics.noise_corrected_mse(pred, target, variance, sample_weight=twice, **options)
+        assert found.value == pytest.approx(repeated.value)
+    with pytest.raises(ValueError, match="sample_weight must be non-negative"):
+        metrics.noise_corrected_mse(pred, target, variance, sample_weight=-twice)

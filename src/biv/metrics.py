@@ -29,7 +29,13 @@ class Score(NamedTuple):
 
 
 def noise_corrected_mse(
-    pred: Any, target: Any, variance: Any, *, weighted: bool = True, epsilon: float | None = None
+    pred: Any,
+    target: Any,
+    variance: Any,
+    *,
+    weighted: bool = True,
+    epsilon: float | None = None,
+    sample_weight: Any = None,
 ) -> Score:
     r"""The mean squared error to the unseen true labels, from noisy ones.
 
@@ -49,6 +55,7 @@ def noise_corrected_mse(
             own mean squared error (:func:`residual_variance`), and takes more where a handful of
             labels would otherwise decide the score: as much as gives an effective sample size
             (:func:`effective_sample_size`) of 30, or of half the labels if that is less.
+        sample_weight: How much each element matters, as `variance`; it multiplies w.
 
     Returns:
         (value, stderr). The value may be negative, and is returned as it is: cut off at 0 it would
@@ -63,8 +70,12 @@ def noise_corrected_mse(
         >>> round(value, 4), round(stderr, 4)
         (0.3167, 0.3005)
     """
-    f, y, v = _elements(target, variance, pred)
-    return _weighted_mean((f - y).square() - v, _mse_weights(f - y, v, weighted, epsilon))
+    if sample_weight is None:
+        f, y, v = _elements(target, variance, pred)
+        return _weighted_mean((f - y).square() - v, _mse_weights(f - y, v, weighted, epsilon))
+    f, y, v, s = _elements(target, variance, pred, sample_weight=sample_weight)
+    w = s * _mse_weights(f - y, v, weighted, epsilon)
+    return _weighted_mean((f - y).square() - v, w)
 
 
 def noise_corrected_r2(
@@ -314,10 +325,16 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
     return float(weights.kish(_relative_weights(v, offset).square(), (0,)))
 
 
-def _elements(target: Any, variance: Any, *pred: Any) -> tuple[Tensor, ...]:
-    """The predictions, if any, targets and variances that count, as flat float64 tensors."""
+def _elements(
+    target: Any, variance: Any, *pred: Any, sample_weight: Any = None
+) -> tuple[Tensor, ...]:
+    """The predictions, if any, targets, variances and importances, if any, that count.
+
+    As flat float64 tensors.
+    """
     given = {"pred": pred[0]} if pred else {}
     given |= {"target": target, "variance": variance}
+    given |= {} if sample_weight is None else {"sample_weight": sample_weight}
     columns = {
         name: _arrays.to_tensor(name, value).detach().cpu().double()
         for name, value in given.items()
@@ -327,6 +344,10 @@ def _elements(target: Any, variance: Any, *pred: Any) -> tuple[Tensor, ...]:
     if pred:
         _checks.same_shape("pred", columns["pred"], "target", y)
     known = ~y.isnan()
+    if sample_weight is not None:
+        s = _checks.expanded("sample_weight", columns["sample_weight"], "target", y)
+        _checks.all_elements("sample_weight", s, s >= 0, "non-negative and not NaN")
+        columns["sample_weight"], known = s, known & (s > 0)
     _checks.all_elements("variance", v, (v >= 0) | ~known, "non-negative and not NaN")
     used = known & v.isfinite()
     for name, column in columns.items():

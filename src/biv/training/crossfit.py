@@ -239,7 +239,9 @@ class _Judge:
         """Infinite where a member has diverged."""
         if not bool(each.isfinite().all()):
             return float("inf")
-        score = metrics.noise_corrected_mse(each.mean(dim=0), self.rows.y, self.variance).value
+        score = metrics.noise_corrected_mse(
+            each.mean(dim=0), self.rows.y, self.variance, sample_weight=self.rows.sample_weight
+        ).value
         if len(each) == 1:
             return score
         fewer = 1 / len(each) - 1 / len(self.tables)
