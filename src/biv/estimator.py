@@ -372,6 +372,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         learned = len(rows) - -(-len(rows) // folds)  # by each member
         size = self.batch_size or min(USUAL_BATCH, max(SMALLEST_BATCH, learned // STEPS))
         steps = -(-learned // size)
+        if self.batch_size is None:
+            size = -(-learned // steps)  # all alike: a small last one would count as much as others
         epochs = min(-(-PILOT_STEPS // steps), self.max_epochs) if pilot else self.max_epochs
         schedule = Schedule(
             epochs=epochs,
