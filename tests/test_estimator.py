@@ -21,6 +21,7 @@ import biv
 from biv import modelfile
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.features import FeatureEncoder
+from biv.fitting import Fitting
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"members": 4, "folds": 4, "max_epochs": 30, "random_state": 0}
@@ -144,8 +145,30 @@ def test_automatic_epsilon_follows_the_error_of_the_model(rows):
     y_var = biv.noise.Gamma(0.25, 0.5).sample(rows, rng)
     y = biv.noise.corrupt(x[:, 0] + np.sin(2 * x[:, 1]), y_var, rng)
     model = biv.BIVRegressor(random_state=0).fit(x, y, y_var=y_var)
-    assert 1 / 4 < model.epsilon_ / model.tau2_ < 4
+    assert 1 / 10 < model.epsilon_ / model.tau2_ < 4
     assert model.epsilon_ < 0.2
+
+
+@pytest.mark.slow
+def test_automatic_epsilon_is_what_predicts_unseen_labels_better(monkeypatch):
+    """All of τ², or a fifth of it."""
+    x, y, std, _ = table(300)
+    scores = {}
+    score = Fitting.score
+
+    def watched(self, out_of_fold, epsilon):
+        return scores.setdefault(len(scores), score(self, out_of_fold, epsilon))
+
+    monkeypatch.setattr(Fitting, "score", watched)
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    less, all_of_it = scores.values()
+    better = []
+    for first, second in ((1.0, 2.0), (2.0, 1.0)):
+        told = iter((first, second))
+        monkeypatch.setattr(Fitting, "score", lambda *_, told=told: next(told))
+        better.append(biv.BIVRegressor(**SMALL).fit(x, y, y_std=std).epsilon_)
+    assert better[0] == pytest.approx(0.2 * better[1])
+    assert model.epsilon_ == better[0 if less < all_of_it else 1]
 
 
 @pytest.mark.slow

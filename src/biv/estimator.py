@@ -48,7 +48,8 @@ LOSSES = ("biv", "l2", "iv", "cutoff")
 MODELS = ("ensemble", "paper")
 UNKNOWN = ("raise", "median", "estimate")
 USUAL_EPSILON = 0.05  # the paper's, of labels of unit variance
-PILOT_STEPS = 200  # after which "auto" looks at how large the model's own error is
+PILOT_EPOCHS, PILOT_STEPS = 5, 120  # at least, before "auto" looks at the model's own error
+SHARE = 0.2  # of which "auto" takes the whole or this much
 USUAL_RATE = 1e-3
 LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
 USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
@@ -71,8 +72,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         loss: "biv"; "l2" (every label alike), "iv" (1/σ², no ε) or "cutoff" (only labels with
             σ² below `threshold`). Without error bars, "biv" is "l2".
         epsilon: ε of "biv": "auto" takes the model's own residual variance τ², estimated by a short
-            training before the real one; a number is **relative**, in units of the label variance
-            (.01 to .1 is usual; not so in ``BIVLoss``, where it is absolute); or a policy of
+            training before the real one, or a fifth of it, where another with that much predicts
+            labels better that it has not seen; a number is **relative**, in units of the label
+            variance (.01 to .1 is usual; in ``BIVLoss`` it is absolute); or a policy of
             :mod:`biv.epsilon`, in squared units of y.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
             and is the only way with several outputs, whose units may differ.
@@ -337,16 +339,26 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         epsilon: Any = self.epsilon
         automatic = loss == "biv" and isinstance(epsilon, str)
         estimates = fitting.has_unknown and self.unknown_variance == "estimate"
+
+        def pilot(epsilon: float) -> Array:
+            """What it predicts out of fold, in units of y."""
+            fitted = self._cross_fit(recipe, rows, BIVLoss(epsilon), seed, pilot=True)
+            return fitting.raw(fitted.out_of_fold)
+
         if automatic or estimates or self.calibrate_variance:
-            pilot = self._cross_fit(recipe, rows, BIVLoss(USUAL_EPSILON), seed, pilot=True)
-            out_of_fold = fitting.raw(pilot.out_of_fold)
+            out_of_fold = pilot(USUAL_EPSILON)
             if self.calibrate_variance:
                 fitting.calibrate(out_of_fold)
             if estimates:
                 fitting.estimate(out_of_fold)
             rows = fitting.rows()
             if automatic:
-                epsilon = fitting.residual_variance(out_of_fold)
+                epsilon = tau2 = fitting.residual_variance(out_of_fold)
+                # Less, where the best labels are also the ones that there is most to learn from.
+                if tau2 > 0 and fitting.score(pilot(SHARE * tau2), tau2) < fitting.score(
+                    out_of_fold, tau2
+                ):
+                    epsilon = SHARE * tau2
         if loss != "biv":
             return self._cross_fit(recipe, rows, self._other_loss(loss, fitting, rows), seed), None
         if isinstance(epsilon, (Fixed, Relative)):
@@ -374,7 +386,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         steps = -(-learned // size)
         if self.batch_size is None:
             size = -(-learned // steps)  # all alike: a small last one would count as much as others
-        epochs = min(-(-PILOT_STEPS // steps), self.max_epochs) if pilot else self.max_epochs
+        epochs = self.max_epochs
+        if pilot:
+            epochs = min(max(PILOT_EPOCHS, -(-PILOT_STEPS // steps)), epochs)
         schedule = Schedule(
             epochs=epochs,
             batch_size=size,

@@ -144,13 +144,23 @@ class Fitting:
 
     def residual_variance(self, out_of_fold: Array) -> float:
         """τ² of all outputs together, in units of their label variances."""
+        return metrics.residual_variance(*self._normalised(out_of_fold))
+
+    def _normalised(self, out_of_fold: Array) -> tuple[Array, Array, Array]:
+        """Predictions, labels and variances as the networks have them."""
         variance = self.variance
         f, y = (
             np.stack([s.label(values[:, k]) for k, s in enumerate(self.scalers)], axis=1)
             for values in (out_of_fold, self.labels)
         )
-        v = np.zeros_like(y) if variance is None else self._scaled(variance)
-        return metrics.residual_variance(f, y, v)
+        return f, y, np.zeros_like(y) if variance is None else self._scaled(variance)
+
+    def score(self, out_of_fold: Array, epsilon: float) -> float:
+        """The noise-corrected error of all outputs, in units of their label variances."""
+        f, y, v = self._normalised(out_of_fold)
+        weight = None if self.weight is None else self.weight[:, None]
+        score = metrics.noise_corrected_mse(f, y, v, epsilon=epsilon, sample_weight=weight)
+        return score.value
 
     def _tau2(self, out_of_fold: Array) -> list[float]:
         """Of each output, in its squared units."""
