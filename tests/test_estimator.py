@@ -543,8 +543,9 @@ def test_what_was_found_out_is_saved(half_as_large, tmp_path):
 def test_error_bars_that_say_nothing_are_not_believed():
     x, y, std, _ = table(400)
     wrong = 80 - std  # small where the noise is large
-    with pytest.warns(UserWarning, match="the error bars explain nothing of the residuals"):
+    with pytest.warns(UserWarning, match="the error bars explain nothing of") as said:
         model = biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=wrong)
+    assert said[0].filename == __file__
     assert model.variance_factor_ < 0
     assert model.effective_sample_size_ == pytest.approx(400)
 
@@ -590,8 +591,11 @@ def test_unknown_variances(how):
     y_std = np.where(std > 1, np.nan, std)
     y_std[:200] = std[:200]
     model = biv.BIVRegressor(**SMALL, unknown_variance=how)
-    with pytest.warns(UserWarning, match=r"the variance of \d+ of 600 labels is unknown, and was"):
+    with pytest.warns(
+        UserWarning, match=r"the variance of \d+ of 600 labels is unknown, and was"
+    ) as said:
         model.fit(x, y, y_std=y_std)
+    assert {warning.filename for warning in said} == {__file__}  # where fit was called
     known = y_std[~np.isnan(y_std)]
     if how == "median":
         assert model.unknown_variance_ == np.median(known**2)
@@ -746,7 +750,7 @@ def test_what_is_fitted_stays_so():
     np.testing.assert_array_equal(model.predict(x, return_std=True, y_std=std), before)
     model.set_params(learning_rate=1e30)
     with pytest.raises(ValueError, match="smaller learning_rate"):
-        model.fit(7 * x + 3, y, y_std=std)
+        model.fit(7 * x[:, :2] + 3, y, y_std=std)
     np.testing.assert_array_equal(model.predict(x, return_std=True, y_std=std), before)
 
 
@@ -768,8 +772,9 @@ def test_labels_to_ignore_are_not_looked_at():
 def test_too_few_epochs_are_said(capsys):
     x, y, std, _ = table(300)
     few = biv.BIVRegressor(members=2, folds=2, max_epochs=2, verbose=True, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="the last of max_epochs=2 epochs was the best"):
+    with pytest.warns(ConvergenceWarning, match="the last of max_epochs=2 epochs was") as said:
         few.fit(x, y, y_std=std)
+    assert said[0].filename == __file__
     told = capsys.readouterr().err
     assert "epoch 2 of 2, τ² " in told
     assert ", ε " in told
@@ -780,8 +785,9 @@ def test_columns_of_frames_that_are_not_what_they_seem():
     data = pd.DataFrame({"a": x[:, 0], "b": np.array([1, None, 2] * 50, dtype=object)})
     encoder = FeatureEncoder.fit(data)
     assert encoder(data)[:3, 1:].tolist() == [[1, 0], [1.5, 1], [2, 0]]
-    with pytest.warns(UserWarning, match="column 'id' has 150 categories in 150 rows"):
+    with pytest.warns(UserWarning, match="column 'id' has 150 categories in 150 rows") as said:
         biv.BIVRegressor(**SMALL).fit(data.assign(id=[f"row {k}" for k in range(150)]), y)
+    assert said[0].filename == __file__
     with pytest.raises(ValueError, match="2-dimensional"):
         biv.BIVRegressor().fit(data["a"], y)
 
@@ -874,6 +880,8 @@ def test_other_files_are_not_models(fitted, tmp_path):
         (tensors, {**content, "members": 9}),
         (tensors, {k: v for k, v in content.items() if k != "network"}),
         (tensors, {**content, "settings": {"loss": "biv", "colour": 3}}),
+        (tensors, {**content, "labels": [[0.0, -1.0]]}),
+        (tensors, {**content, "scores": 3}),
     ):
         modelfile.write(tmp_path / "bad", *spoiled)
         with pytest.raises(ValueError, match="bad is not a model, or is damaged"):

@@ -214,6 +214,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y_std: The same as a standard deviation; one of the two at most.
             sample_weight: How much each row matters, (N,), whatever its noise; 0 leaves it out.
         """
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, y_var, y_std, sample_weight)
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: Any, y: Any, y_var: Any, y_std: Any, sample_weight: Any) -> Self:
         self._check_settings()
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -266,7 +274,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "
                 "larger learning_rate, it may become better",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if self.verbose:
             print(f"{self._summary()}, {time.perf_counter() - start:.1f} s", file=sys.stderr)
@@ -580,17 +588,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 `model`, or has no use for it.
         """
         tensors, content = modelfile.read(path)
+        if (content.get("network", {}) is None) != (model is not None):
+            wanted = "pass it as model=" if model is None else "leave model out"
+            whose = "a function of its maker's" if model is None else "biv itself"
+            raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
         try:
-            if (content["network"] is None) != (model is not None):
-                wanted = "pass it as model=" if model is None else "leave model out"
-                whose = "a function of its maker's" if model is None else "biv itself"
-                raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
             settings = content["settings"] | ({} if model is None else {"model": model})
             return cls(**settings)._restored(tensors, content)
         except RuntimeError as error:
             what = "is damaged" if model is None else "was made by another function than this"
             raise ValueError(f"{path} is not a model, or {what}: {error}") from error
-        except (AttributeError, KeyError, IndexError, TypeError) as error:
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a model, or is damaged: {error!r}") from error
 
     def _restored(self, tensors: dict[str, Tensor], content: dict[str, Any]) -> Self:
@@ -699,7 +707,7 @@ def _warn_of_identifiers(encoder: FeatureEncoder, table: Any) -> None:
                 f"column {table.columns[place]!r} has {count} categories in {len(table)} rows, and "
                 "each becomes a column: is it an identifier, or numbers read as text?",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

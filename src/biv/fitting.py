@@ -119,7 +119,7 @@ class Fitting:
                     f"{factor.value:.3g}, {factor.low:.3g} to {factor.high:.3g}): every label "
                     "counts alike",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
         self.factors = factors
         if self.fill is not None:  # the medians of what was multiplied

@@ -70,12 +70,9 @@ def noise_corrected_mse(
         >>> round(value, 4), round(stderr, 4)
         (0.3167, 0.3005)
     """
-    if sample_weight is None:
-        f, y, v = _elements(target, variance, pred)
-        return _weighted_mean((f - y).square() - v, _mse_weights(f - y, v, weighted, epsilon))
-    f, y, v, s = _elements(target, variance, pred, sample_weight=sample_weight)
-    w = s * _mse_weights(f - y, v, weighted, epsilon)
-    return _weighted_mean((f - y).square() - v, w)
+    f, y, v, *importance = _elements(target, variance, pred, sample_weight=sample_weight)
+    w = _mse_weights(f - y, v, weighted, epsilon)
+    return _weighted_mean((f - y).square() - v, w * importance[0] if importance else w)
 
 
 def noise_corrected_r2(

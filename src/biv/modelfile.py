@@ -75,7 +75,7 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if told.get("sha256") != _digest(tensors, text):
         raise ValueError(f"{path} is not a model, or is damaged: its checksum is another")
     try:
-        content = json.loads(text)
-    except (RecursionError, ValueError) as error:
+        content = dict(json.loads(text))
+    except (RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
     return tensors, content
