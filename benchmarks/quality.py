@@ -35,7 +35,6 @@ from tqdm import tqdm
 import biv
 import biv.estimator
 from biv.datasets.bike import DAYS, FEATURE_NAMES
-from biv.fitting import single
 from biv.training import cross_fit
 from machine import machine, publish
 
@@ -125,10 +124,10 @@ def ours(train, test, scale, seed, method):
     if method == "long":
         biv.estimator.cross_fit = partial(cross_fit, after_epoch=look)
     model.fit(train[0], train[1], y_var=train[2])
-    state, curve = model._state, []
+    fitted, curve = model._fitted, []
     for modules in each_epoch:
-        each = replace(state.fitted, modules=modules).predict(single(state.features(x)))
-        curve.append(error(model._raw(each.mean(dim=0).double().numpy())[:, 0], test, scale))
+        then = replace(fitted, ensemble=replace(fitted.ensemble, modules=modules))
+        curve.append(error(then.predict(x)[0][:, 0], test, scale))
     biv.estimator.cross_fit = cross_fit
     mean, std = model.predict(test[0], return_std=True, y_var=test[2])
     off = np.abs(mean - test[1]) / std

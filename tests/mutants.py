@@ -30,6 +30,7 @@ def of(file, tests, *pairs):
 
 
 LOSSES = "test_losses.py test_loss_laws.py test_loss_torch.py test_loss_errors.py test_windows.py"
+ESTIMATOR = "test_errorbars.py test_modelfile.py test_features.py test_estimator.py"
 MUTANTS = [
     *of(
         "weights.py",
@@ -504,7 +505,7 @@ MUTANTS = [
     ),
     *of(
         "features.py",
-        "test_estimator.py",
+        "test_features.py test_estimator.py",
         ("if self.flagged:", "if True:"),
         ("place += 1 + column.flagged", "place += 1"),
         ("text[missing] = MISSING", "pass"),
@@ -513,28 +514,36 @@ MUTANTS = [
     ),
     *of(
         "modelfile.py",
-        "test_estimator.py",
+        "test_modelfile.py",
         ('if told.get("format") != FORMAT:', "if False:"),
         ("if not Path(path).is_file():", "if False:"),
+        ('if told.get("sha256") != _digest(tensors, text):', "if False:"),
     ),
     *of(
-        "estimator.py",
-        "test_estimator.py",
-        ("* scales**2 + state.story.tau2", "* scales**2"),
-        ("each.var(axis=0, ddof=ddof) * scales**2 +", "0 * scales**2 +"),
-        ('"l2" if bars is None and self.loss == "biv"', '"l2" if bars is None'),
-        ("epsilon = tau2 = fitting.residual_variance(out_of_fold)", "epsilon = tau2 = 0.5"),
-        ("tau2) < fitting.score(", "tau2) > fitting.score("),
+        "fitted.py",
+        ESTIMATOR,
         ("errorbars.multiplied(bars.variance, story.factors)", "bars.variance"),
         ("torch.default_generator.manual_seed(generator.initial_seed())", "pass"),
         ("with torch.random.fork_rng(devices=[]):\n", "if True:\n"),
+        ("ddof=1 if len(each) > 1 else 0) * scales**2", "ddof=1 if len(each) > 1 else 0)"),
+        ("module.load_state_dict(own)", "module.load_state_dict(own, strict=False)"),
+        ("bars.filled(story.unknown_variance)", "bars.variance"),
+        ("if self.calibrated and", "if"),
+    ),
+    *of(
+        "estimator.py",
+        ESTIMATOR,
+        ("spread + fitted.story.tau2", "spread"),
+        ("spread + fitted.story.tau2", "0 * spread + fitted.story.tau2"),
+        ('"l2" if bars is None and self.loss == "biv"', '"l2" if bars is None'),
+        ("epsilon = tau2 = fitting.residual_variance(out_of_fold)", "epsilon = tau2 = 0.5"),
+        ("tau2) < fitting.score(", "tau2) > fitting.score("),
         ('if (content.get("network", {}) is None) != (model is not None):', "if False:"),
         ("self.__dict__ = before", "pass"),
         ("return float(np.mean(scores))", "return float(scores[0])"),
         ("known = ~np.isnan(target)", "known = np.ones(len(target), dtype=bool)"),
-        ("state.epsilon * scale", "state.epsilon"),
+        ("fitted.epsilon * scale", "fitted.epsilon"),
         ("variance if noise is None else variance + noise", "variance"),
-        ("module.load_state_dict(own)", "module.load_state_dict(own, strict=False)"),
         ("recipe, rows, BIVLoss(epsilon), seed)", "recipe, rows, L2Loss(), seed)"),
         ("return IVLoss()", "return L2Loss()"),
         ("(float(self.threshold))", "(1e9)"),
@@ -542,13 +551,11 @@ MUTANTS = [
         ("(Fixed, Relative)", "()"),
         ("max(SMALLEST_BATCH, learned // STEPS)", "USUAL_BATCH"),
         ("max(PILOT_EPOCHS, -(-PILOT_STEPS // steps))", "PILOT_EPOCHS"),
-        ("bars.filled(story.unknown_variance)", "bars.variance"),
-        ("if self._state.calibrated and", "if self.calibrate_variance and"),
         ("k: modelfile.plain(v)", "k: v"),
     ),
     *of(
         "fitting.py",
-        "test_estimator.py",
+        ESTIMATOR,
         ("LabelScaler.fit(labels, variance, ddof=0)", "LabelScaler.fit(labels, None, ddof=0)"),
         ("bars = ErrorBars(errorbars.multiplied(bars.variance, self.factors), bars.name)", "pass"),
         ("gone = gone | (self.weight == 0)[:, None]", "pass"),
@@ -569,7 +576,7 @@ MUTANTS = [
     ),
     *of(
         "errorbars.py",
-        "test_estimator.py",
+        ESTIMATOR,
         ("else value**2, name)", "else value, name)"),
         ("np.where(np.isnan(labels), np.inf, value)", "value + 0.0"),
         ("if (value < 0).any():", "if False:"),

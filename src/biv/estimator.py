@@ -8,7 +8,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,11 +29,11 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from biv import _checks, errorbars, metrics, modelfile
-from biv.datasets import FeatureScaler, LabelScaler
+from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
-from biv.errorbars import ErrorBars
 from biv.features import Categorical, FeatureEncoder, has_categories
-from biv.fitting import Fitting, Story, raw, single
+from biv.fitted import Fitted, OwnNetwork
+from biv.fitting import Fitting, single
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
@@ -48,14 +47,14 @@ LOSSES = ("biv", "l2", "iv", "cutoff")
 MODELS = ("ensemble", "paper")
 UNKNOWN = ("raise", "median", "estimate")
 USUAL_EPSILON = 0.05  # the paper's, of labels of unit variance
-PILOT_EPOCHS, PILOT_STEPS = 5, 120  # at least, before "auto" looks at the model's own error
+PILOT_EPOCHS, PILOT_STEPS = 4, 96  # at least, before "auto" looks at the model's own error
 SHARE = 0.2  # of which "auto" takes the whole or this much
 USUAL_RATE = 1e-3
-LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
+LARGEST_RATE, RATE_OF_ONE_INPUT = 8e-3, 0.08  # of an ensemble; chosen on noisy held-out labels
 USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
 FEWEST_EPOCHS, PATIENT_STEPS = 4, 96
 MANY_CATEGORIES = 100  # in more than half of the rows: an identifier?
-AVERAGING = 2.0  # chosen on noisy held-out labels
+AVERAGING = 4.0  # chosen on noisy held-out labels
 FEWEST_ROWS = 2
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
 
@@ -88,8 +87,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             and as many as make 96 steps of a small table.
         batch_size: Rows a step; None takes 256, and fewer of a small table, 32 at least, for an
             epoch of 24 steps.
-        learning_rate: Of AdamW. None takes .06/√k for the k inputs of an "ensemble" 's first layer,
-            .006 at most, and .001 for other models, which may want another, and more patience.
+        learning_rate: Of AdamW. None takes .08/√k for the k inputs of an "ensemble" 's first layer,
+            .008 at most, and .001 for other models, which may want another, and more patience.
         weight_decay: Of AdamW.
         unknown_variance: What to do where `y_var` is NaN: "raise" an error, take the "median" of
             the others, or "estimate" one variance for all of them, from how far off these labels
@@ -256,7 +255,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         recipe = self._network(fitting.x, fitting.labels.shape[1], encoder)
         fitted, epsilon = self._train(fitting, recipe, loss, seed)
         story = fitting.story(fitting.raw(fitted.out_of_fold))
-        self._state = _State(
+        self._fitted = Fitted(
             y.ndim == 1,
             encoder,
             features,
@@ -337,7 +336,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE)
 
     def _train(
-        self, fitting: Fitting, recipe: MLP | _Own, loss: str, seed: int
+        self, fitting: Fitting, recipe: MLP | OwnNetwork, loss: str, seed: int
     ) -> tuple[CrossFit, float | None]:
         """A pilot, if something is to be learned from it first, and then the ensemble.
 
@@ -381,7 +380,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _cross_fit(
         self,
-        recipe: MLP | _Own,
+        recipe: MLP | OwnNetwork,
         rows: Triplets,
         loss: VarianceLoss,
         seed: int,
@@ -419,10 +418,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             progress=self.verbose,
         )
 
-    def _learning_rate(self, recipe: MLP | _Own) -> float:
+    def _learning_rate(self, recipe: MLP | OwnNetwork) -> float:
         if self.learning_rate is not None:
             return self.learning_rate
-        if isinstance(recipe, _Own) or self.model == "paper":
+        if isinstance(recipe, OwnNetwork) or self.model == "paper":
             return USUAL_RATE
         # A step of Adam moves every weight alike, and k of them move the sum that they feed.
         return min(LARGEST_RATE, RATE_OF_ONE_INPUT / math.sqrt(recipe.inputs))
@@ -455,10 +454,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return CutoffLoss(threshold)
 
-    def _network(self, x: Tensor, outputs: int, encoder: FeatureEncoder) -> MLP | _Own:
+    def _network(self, x: Tensor, outputs: int, encoder: FeatureEncoder) -> MLP | OwnNetwork:
         columns = x.T
         if not isinstance(self.model, str):
-            return _Own(self.model, len(columns), outputs)
+            return OwnNetwork(self.model, len(columns), outputs)
         if self.model == "paper":
             return MLP(len(columns), outputs=outputs)
         numbers = encoder.numeric
@@ -468,28 +467,19 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _report(self) -> None:
         """The fitted attributes, in the units of the labels."""
-        state, story = self._state, self._state.story
-        self.tau2_ = self._an_output(story.tau2)
-        scale = float(state.labels[0].std) ** 2
-        self.epsilon_ = None if state.epsilon is None else state.epsilon * scale
-        self.n_epochs_ = state.fitted.epoch
-        self.history_ = state.fitted.scores
-        self.out_of_fold_ = self._shaped(self._raw(state.fitted.out_of_fold.double().numpy()))
+        fitted, story = self._fitted, self._fitted.story
+        self.tau2_ = fitted.an_output(story.tau2)
+        scale = float(fitted.labels[0].std) ** 2
+        self.epsilon_ = None if fitted.epsilon is None else fitted.epsilon * scale
+        self.n_epochs_ = fitted.ensemble.epoch
+        self.history_ = fitted.ensemble.scores
+        self.out_of_fold_ = fitted.shaped(fitted.out_of_fold)
         self.effective_sample_size_ = story.effective_sample_size
-        self.reduced_chi_squared_ = self._an_output(story.reduced_chi_squared)
-        self.unknown_variance_ = self._an_output(story.unknown_variance)
+        self.reduced_chi_squared_ = fitted.an_output(story.reduced_chi_squared)
+        self.unknown_variance_ = fitted.an_output(story.unknown_variance)
         factors = story.factors
-        self.variance_factor_ = self._an_output(factors and [f.value for f in factors])
-        self.variance_factor_interval_ = self._an_output(factors and [f[1:] for f in factors])
-
-    def _an_output(self, values: Any) -> Any:
-        """The first if there is but one output, None if there are none."""
-        if values is None:
-            return None
-        return values[0] if self._state.single else np.array(values)
-
-    def _shaped(self, values: Array) -> Array:
-        return values[:, 0] if self._state.single else values
+        self.variance_factor_ = fitted.an_output(factors and [f.value for f in factors])
+        self.variance_factor_interval_ = fitted.an_output(factors and [f[1:] for f in factors])
 
     def predict(
         self, X: Any, return_std: bool = False, y_var: Any = None, *, y_std: Any = None
@@ -508,33 +498,16 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             (N,), or (N, outputs) if y had two dimensions.
         """
         check_is_fitted(self, "n_epochs_")
-        state = self._state
-        matrix = state.encoder(self._table(X, reset=False))
-        each = state.fitted.predict(single(state.features(matrix))).double().numpy()
-        mean = self._raw(each.mean(axis=0))
         if not (y_var is None and y_std is None) and not return_std:
             raise ValueError("error bars change the standard deviation: ask for return_std=True")
+        fitted = self._fitted
+        mean, spread = fitted.predict(self._table(X, reset=False))
         if not return_std:
-            return self._shaped(mean)
-        ddof = 1 if len(each) > 1 else 0
-        scales = np.array([scaler.std for scaler in state.labels])
-        variance = each.var(axis=0, ddof=ddof) * scales**2 + state.story.tau2
-        noise = self._new_variance(self._shaped(mean), y_var, y_std)
+            return fitted.shaped(mean)
+        variance = spread + fitted.story.tau2
+        noise = fitted.new_variance(fitted.shaped(mean), y_var, y_std)
         std = np.sqrt(variance if noise is None else variance + noise)
-        return self._shaped(mean), self._shaped(std)
-
-    def _new_variance(self, y: Array, y_var: Any, y_std: Any) -> Array | None:
-        """Of labels that were not learned from, (N, D); calibrated and filled in as those were."""
-        bars = errorbars.read(y, y_var, y_std)
-        if bars is None:
-            return None
-        story = self._state.story
-        if self._state.calibrated and story.factors is not None:
-            bars = ErrorBars(errorbars.multiplied(bars.variance, story.factors), bars.name)
-        if story.unknown_variance is not None:
-            return bars.filled(story.unknown_variance)
-        errorbars.require_known(bars, ": fit with unknown_variance='median' to have it filled in")
-        return bars.variance
+        return fitted.shaped(mean), fitted.shaped(std)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of tensors and JSON, which :meth:`load` reads.
@@ -544,33 +517,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         and the function is not: give it to :meth:`load` again.
         """
         check_is_fitted(self, "n_epochs_")
-        state = self._state
-        tensors = {
-            f"member.{k}.{name}": tensor
-            for k, module in enumerate(state.fitted.modules)
-            for name, tensor in module.state_dict().items()
-        }
-        tensors["features.mean"] = torch.from_numpy(state.features.mean)
-        tensors["features.std"] = torch.from_numpy(state.features.std)
-        tensors["out_of_fold"] = state.fitted.out_of_fold
-        settings = {k: modelfile.plain(v) for k, v in self.get_params().items()}
+        tensors, content = self._fitted.told()
         kept = (str, int, float, bool, type(None))
-        content = {
-            "settings": {k: v for k, v in settings.items() if isinstance(v, kept)},
-            "members": len(state.fitted.modules),
-            "network": None if isinstance(state.recipe, _Own) else asdict(state.recipe),
-            "outputs": len(state.labels),
-            "labels": [[scaler.mean, scaler.std] for scaler in state.labels],
-            "single": state.single,
-            "epoch": int(state.fitted.epoch),
-            "scores": modelfile.plain(state.fitted.scores.tolist()),
-            "pooled_tau2": state.fitted.tau2,
-            "epsilon": state.epsilon,
-            "calibrated": bool(state.calibrated),
-            "story": modelfile.plain(state.story._asdict()),
-            "columns": state.encoder.told(),
-            "feature_names": list(map(str, getattr(self, "feature_names_in_", []))),
-        }
+        settings = {k: modelfile.plain(v) for k, v in self.get_params().items()}
+        content["settings"] = {k: v for k, v in settings.items() if isinstance(v, kept)}
+        content["feature_names"] = list(map(str, getattr(self, "feature_names_in_", [])))
         modelfile.write(path, tensors, content)
 
     @classmethod
@@ -594,53 +545,25 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
         try:
             settings = content["settings"] | ({} if model is None else {"model": model})
-            return cls(**settings)._restored(tensors, content)
+            return cls(**settings)._restored(tensors, content, model)
         except RuntimeError as error:
             what = "is damaged" if model is None else "was made by another function than this"
             raise ValueError(f"{path} is not a model, or {what}: {error}") from error
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a model, or is damaged: {error!r}") from error
 
-    def _restored(self, tensors: dict[str, Tensor], content: dict[str, Any]) -> Self:
-        features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
-        recipe: MLP | _Own
-        if isinstance(self.model, str):
-            recipe = _network(content["network"])
-        else:
-            recipe = _Own(self.model, len(features.mean), content["outputs"])
-        modules: list[nn.Module] = []
-        for k in range(content["members"]):
-            module = recipe(torch.Generator())
-            prefix = f"member.{k}."
-            own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-            module.load_state_dict(own)
-            modules.append(module.eval())
-        scores = np.array([np.inf if s is None else s for s in content["scores"]])
-        self._state = _State(
-            content["single"],
-            FeatureEncoder.from_told(content["columns"]),
-            features,
-            [LabelScaler(mean, std) for mean, std in content["labels"]],
-            recipe,
-            CrossFit(
-                modules,
-                content["epoch"],
-                scores,
-                tensors["out_of_fold"],
-                content["pooled_tau2"],
-            ),
-            Story.from_told(content["story"]),
-            content["epsilon"],
-            content["calibrated"],
-        )
-        self.n_features_in_ = len(self._state.encoder.columns)
+    def _restored(
+        self,
+        tensors: dict[str, Tensor],
+        content: dict[str, Any],
+        model: Callable[[int, int], nn.Module] | None,
+    ) -> Self:
+        self._fitted = Fitted.from_told(tensors, content, model)
+        self.n_features_in_ = len(self._fitted.encoder.columns)
         if content["feature_names"]:
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
         self._report()
         return self
-
-    def _raw(self, normalised: Array) -> Array:
-        return raw(self._state.labels, normalised)
 
     def score(
         self, X: Any, y: Any, y_var: Any = None, sample_weight: Any = None, y_std: Any = None
@@ -655,7 +578,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
         columns = labels.reshape(len(labels), -1)
-        noise = self._new_variance(labels, y_var, y_std)
+        noise = self._fitted.new_variance(labels, y_var, y_std)
         if noise is not None and sample_weight is not None:
             raise ValueError("a noise-corrected score takes error bars or sample_weight, not both")
         scores = []
@@ -672,33 +595,6 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean(scores))
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """Everything that a fit leaves behind, put in its place at the end of it.
-
-    Attributes:
-        single: Whether y had one dimension.
-        encoder: From a table to a matrix.
-        features: From that to what the networks want.
-        labels: The same for each output.
-        recipe: Of the networks.
-        fitted: The networks, and how they were chosen.
-        story: What was found out about the labels.
-        epsilon: In units of the label variance, if it is one number.
-        calibrated: Whether variances were multiplied.
-    """
-
-    single: bool
-    encoder: FeatureEncoder
-    features: FeatureScaler
-    labels: list[LabelScaler]
-    recipe: MLP | _Own
-    fitted: CrossFit
-    story: Story
-    epsilon: float | None
-    calibrated: bool
-
-
 def _warn_of_identifiers(encoder: FeatureEncoder, table: Any) -> None:
     for place, rule in enumerate(encoder.columns):
         count = len(rule.values) if isinstance(rule, Categorical) else 0
@@ -709,29 +605,3 @@ def _warn_of_identifiers(encoder: FeatureEncoder, table: Any) -> None:
                 UserWarning,
                 stacklevel=4,
             )
-
-
-@dataclass(frozen=True)
-class _Own:
-    """Networks that a function of the user's makes, which draws from torch's global generator."""
-
-    function: Callable[[int, int], nn.Module]
-    features: int
-    outputs: int
-
-    def __call__(self, generator: torch.Generator) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(generator.initial_seed())
-            module: object = self.function(self.features, self.outputs)
-        if not isinstance(module, nn.Module):
-            found = _checks.describe(module)
-            raise TypeError(f"model must make an nn.Module; found {found}")
-        return module
-
-
-def _network(told: dict[str, Any]) -> MLP:
-    """An MLP back from JSON."""
-    periodic = told.pop("periodic")
-    if periodic is not None:
-        periodic = Periodic(**{**periodic, "columns": tuple(periodic["columns"])})
-    return MLP(**{**told, "widths": tuple(told["widths"])}, periodic=periodic)
