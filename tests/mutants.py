@@ -386,8 +386,8 @@ MUTANTS = [
         ),
         ("self._stacked.parameters.copy_(last)", "pass"),
         (
-            "with steady_machine(self.threads), self._averaged():",
-            "with steady_machine(self.threads):",
+            "with steady_machine(), self._averaged():",
+            "with steady_machine():",
         ),
         (
             "if not any(self._frozen_at):\n            self._averages",
@@ -431,7 +431,7 @@ MUTANTS = [
             "self._stacked.module(place, snapshot) for place in sorted(self._place)",
         ),
         (
-            "with steady_machine(self.threads):\n            for batch",
+            "with steady_machine():\n            for batch",
             "if True:\n            for batch",
         ),
         ("buffer.sum(1).isfinite()", "buffer.sum(1).isfinite() | True"),

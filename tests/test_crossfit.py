@@ -55,6 +55,17 @@ def test_out_of_fold_predictions_are_those_of_the_modules():
     torch.testing.assert_close(fitted.out_of_fold, expected)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 9])
+def test_threads_share_the_members_and_change_nothing(threads):
+    rows, members = triplets(1, rows=203), {"members": 8, "folds": 4}
+    one, many = (
+        cross_fit(MODEL, rows, SCHEDULE, **members, threads=number) for number in (1, threads)
+    )
+    assert np.array_equal(one.scores, many.scores)
+    assert torch.equal(one.out_of_fold, many.out_of_fold)
+    assert torch.equal(one.predict(rows.x), many.predict(rows.x))
+
+
 def test_the_epoch_with_the_lowest_score_is_chosen():
     rows = triplets(2, rows=240)
     fitted = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=40), learning_rate=0.03, patience=5)

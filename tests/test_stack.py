@@ -61,6 +61,30 @@ def test_a_member_does_not_notice_its_company(model, schedule):
         assert_same_bits(train_stack(model, [member], schedule)[0], trained)
 
 
+def test_members_may_share_a_table_and_learn_from_some_of_its_rows():
+    """As from a table with those rows alone: in the stack to the bit, and in the readable loop."""
+    table, schedule, some = triplets(3), SCHEDULES["adam"], torch.arange(5, 300, 2)
+    alone = Triplets(table.x[some], table.y[some], table.variance[some])
+    members = [Member(table, rows=some), Member(table, rows=some - 1), Member(alone)]
+    shared, other, copied = train_stack(MODELS["mlp"], members, schedule)
+    assert_same_bits(shared, copied)
+    assert not np.array_equal(shared.history.train_loss, other.history.train_loss)
+    histories = [
+        train_reference(MODELS["mlp"](m.generators()[0]), m, schedule) for m in members[::2]
+    ]
+    assert np.array_equal(histories[0].train_loss, histories[1].train_loss)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [(torch.tensor([0, 300]), ValueError), (torch.tensor([-1]), ValueError), ([0, 1], TypeError),
+     (torch.tensor([0.0]), TypeError), (torch.empty(0, dtype=torch.int64), ValueError)],
+)  # fmt: skip
+def test_rows_must_be_of_the_table(rows, error):
+    with pytest.raises(error):
+        Member(triplets(3), rows=rows)
+
+
 def test_a_diverged_member_does_not_notice_its_company_either():
     members = seven_members()
     wild = replace(members[2], learning_rate=1e18)

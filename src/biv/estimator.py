@@ -37,6 +37,7 @@ from biv.fitting import Fitting, single
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
+from biv.training.machine import steady_machine
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -96,9 +97,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         calibrate_variance: Whether to multiply the variances by `variance_factor_` before training,
             as for error bars that are all wrong by one factor. Variances of new labels, in
             :meth:`predict` and :meth:`score`, are multiplied likewise.
-        n_jobs: Threads to train on; negative counts back from all processors, -1 being all. On idle
-            ones two are faster by half; on busy ones they are slower. They change the model by
-            rounding at most.
+        n_jobs: Threads to train on, each with some of the members; negative counts back from all
+            processors, -1 being all. They do not change a bit of the model, but the rounding of one
+            of yours that has other layers than ``nn.Linear`` and ``nn.ReLU``.
         random_state: A seed, a generator of NumPy's old kind, or None.
         verbose: Whether to show a bar on a terminal, and to say what came out.
 
@@ -215,7 +216,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         before = dict(vars(self))
         try:
-            return self._fit(X, y, y_var, y_std, sample_weight)
+            with steady_machine():
+                return self._fit(X, y, y_var, y_std, sample_weight)
         except BaseException:
             self.__dict__ = before
             raise

@@ -12,7 +12,7 @@ from torch import Tensor
 from biv import weights
 from biv.models.stacked import aligned
 from biv.sums import NEUTRAL_PRED, NEUTRAL_TARGET, Base, Labels, Recipe, elementwise
-from biv.training.data import Member, Schedule
+from biv.training.data import Member, Schedule, Triplets
 from biv.weightings import Scope
 
 T = TypeVar("T")
@@ -60,15 +60,14 @@ def _loss(base: Base, pred: Tensor, target: Tensor, share: Tensor) -> tuple[Tens
 
 
 class _Labels(NamedTuple):
-    """The labels of one member, and one more that is missing, to fill up short batches with."""
+    """The labels of a table, and one more that is missing, to fill up short batches with."""
 
     y: Tensor
     variance: Tensor
     sample_weight: Tensor
 
     @classmethod
-    def of(cls, member: Member) -> _Labels:
-        train = member.train
+    def of(cls, train: Triplets) -> _Labels:
         y, variance, weight = train.y, train.variance, train.sample_weight
         return cls(
             _with_row(y, torch.nan),
@@ -99,7 +98,7 @@ class Batches:
         self.members = members
         self.steps = _common(
             "steps an epoch (choose a batch_size that gives them, or train in several stacks)",
-            [schedule.steps_per_epoch(len(m.train)) for m in members],
+            [schedule.steps_per_epoch(len(m)) for m in members],
         )
         self.outputs = _common("columns of y", [m.train.y.shape[1] for m in members])
         _common("features", [m.train.x.shape[1] for m in members])
@@ -107,12 +106,13 @@ class Batches:
         # Rounding depends on the shape of a batch, so that shape must not depend on the neighbours.
         self.size = _common(
             "batch shapes: choose a batch_size that none has fewer rows than",
-            [min(schedule.batch_size, 1 << (len(m.train) - 1).bit_length()) for m in members],
+            [min(schedule.batch_size, 1 << (len(m) - 1).bit_length()) for m in members],
         )
         self.room = aligned(self.size)
         self.pool, self.starts = _pooled([m.train.x for m in members])
         self.gathered: Tensor | None = None
-        self.labels = [_Labels.of(m) for m in members]
+        tables = {id(m.train): _Labels.of(m.train) for m in members}
+        self.labels = [tables[id(m.train)] for m in members]
         self.orders = [m.generators()[1] for m in members]
         self.recipes = [m.loss.recipe for m in members]
         self.alike = _alike(self.recipes)
@@ -140,9 +140,9 @@ class Batches:
         return [Batch(*parts) for parts in zip(rows, target, share, sizes, strict=True)]
 
     def _order(self, member: int) -> Tensor:
-        """The rows of each batch, (steps, room); their number where there are no more."""
+        """The rows of each batch, (steps, room); one beyond the last where there are no more."""
         rows = len(self.members[member].train)
-        drawn = torch.randperm(rows, generator=self.orders[member])[: self.steps * self.size]
+        drawn = self.members[member].order(self.orders[member])[: self.steps * self.size]
         order = torch.full((self.steps, self.size), rows)
         order.view(-1)[: len(drawn)] = drawn
         return F.pad(order, (0, self.room - self.size), value=rows)

@@ -77,7 +77,7 @@ def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule)
             ),
             f"the learning rate of member {number}": member.learning_rate,
             f"the seeds of member {number}": member.seeds,
-            f"the training rows of member {number}": rows(member.train),
+            f"the training rows of member {number}": [*rows(member.train), content(member.rows)],
             f"the test rows of member {number}": rows(member.test),
         }  # fmt: skip
     return {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from itertools import chain, pairwise
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +18,12 @@ from biv import _checks, metrics
 from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
 from biv.training.data import Member, Schedule, Triplets
+from biv.training.machine import steady_machine
 from biv.training.progress import progress_bar
 from biv.training.reference import Loop
 from biv.training.stack import Factory, Stack
+
+T = TypeVar("T")
 
 PATIENCE = 4  # epochs without a better score before training stops
 TOLERANCE = 0.005  # by what share a score must be better to be waited for
@@ -124,7 +129,8 @@ def cross_fit(
         folds: How many parts the rows are dealt into.
         patience: Epochs without a score better by 0.5 % before training stops.
         seed: Of the folds, and of the members.
-        threads: To compute on; they change the result by rounding at most.
+        threads: To train on, each with some of the members; the result is to the bit the same.
+            Members that are trained one by one share them, and round differently.
         progress: Whether to show a bar on a terminal, after two seconds.
         after_epoch: Is shown the ensemble after every epoch, to look at and not to touch.
 
@@ -155,7 +161,10 @@ def cross_fit(
     wanted, passed_at = float("inf"), 0
     scores: list[float] = []
     total = schedule.epochs * stack.steps_per_epoch
-    with progress_bar(total, f"{members} members", enabled=progress) as bar:
+    with (
+        progress_bar(total, f"{members} members", enabled=progress) as bar,
+        steady_machine(),
+    ):
         while stack.epoch < schedule.epochs and not stack.all_frozen:
             stack.run_epoch(bar.update)
             each = judge.each(stack)
@@ -201,14 +210,15 @@ def _members(
     members: int,
     seed: int,
 ) -> list[Member]:
-    trained = []
+    learned = []
     for part in parts:
         kept = torch.ones(len(rows), dtype=torch.bool)
         kept[part] = False
-        trained.append(rows.take(kept))
+        learned.append(kept.nonzero().flatten())
     return [
         Member(
-            trained[number * len(parts) // members],
+            rows,
+            rows=learned[number * len(parts) // members],
             loss=loss,
             learning_rate=learning_rate,
             seed=seed * members + number,
@@ -251,17 +261,69 @@ class _Judge:
         return metrics.residual_variance(predicted, self.rows.y, self.variance)
 
 
+class _Team:
+    """Stacks that are trained at the same time, each by a thread of its own.
+
+    They compute on different members, and torch lets go of Python's lock while it computes. Threads
+    that share every product would wait for one another a hundred times a step, and for long on
+    processors that are busy with something else.
+    """
+
+    def __init__(
+        self, model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
+    ) -> None:
+        count = min(threads, len(members))
+        edges = [len(members) * k // count for k in range(count + 1)]
+        self.parts = [slice(start, stop) for start, stop in pairwise(edges)]
+        self.stacks = [Stack(model, members[part], schedule) for part in self.parts]
+        self.steps_per_epoch = self.stacks[0].steps_per_epoch
+
+    @property
+    def epoch(self) -> int:
+        return self.stacks[0].epoch
+
+    @property
+    def all_frozen(self) -> bool:
+        return all(stack.all_frozen for stack in self.stacks)
+
+    def _each(self, call: Callable[[int], T]) -> list[T]:
+        with ThreadPoolExecutor(len(self.stacks)) as pool:
+            return list(pool.map(call, range(len(self.stacks))))
+
+    def run_epoch(self, after_step: Callable[[], object]) -> None:
+        # One of them tells of the progress; they are equally long, but may go on when frozen.
+        tell = (after_step, *[lambda: None] * (len(self.stacks) - 1))
+        self._each(lambda k: self.stacks[k].run_epoch(tell[k]))
+
+    def predict(self, x: Tensor) -> Tensor:
+        return torch.cat(self._each(lambda k: self.stacks[k].predict(x)))
+
+    def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
+        found = self._each(lambda k: self.stacks[k].predict_each(tables[self.parts[k]]))
+        return list(chain.from_iterable(found))
+
+    def snapshot(self) -> list[Tensor]:
+        return [stack.snapshot() for stack in self.stacks]
+
+    def modules(self, snapshot: list[Tensor]) -> list[nn.Module]:
+        parts = zip(self.stacks, snapshot, strict=True)
+        return list(chain.from_iterable(stack.modules(own) for stack, own in parts))
+
+
 class _Loops:
     """Networks that cannot be stacked, one after another: what cross-fitting asks of a stack."""
 
-    def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
-        if len(members[0].train) % schedule.batch_size == 1:  # of which no batch norm can be taken
-            schedule = replace(schedule, drop_last=len(members[0].train) > 1)
+    def __init__(
+        self, model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
+    ) -> None:
+        self.threads = threads
+        if len(members[0]) % schedule.batch_size == 1:  # of which no batch norm can be taken
+            schedule = replace(schedule, drop_last=len(members[0]) > 1)
         modules = [model(m.generators()[0]) for m in members]
         if len({id(module) for module in modules}) < len(modules):
             raise ValueError("model must make a new network each time; found the same one again")
         self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
-        self.steps_per_epoch = schedule.steps_per_epoch(len(members[0].train))
+        self.steps_per_epoch = schedule.steps_per_epoch(len(members[0]))
         self.epoch = 0
         # What dropout and its like draw from, in the place of torch's global generator.
         self.draws = torch.Generator().manual_seed(members[0].seed).get_state()
@@ -274,7 +336,8 @@ class _Loops:
         return all(loop.diverged_at is not None for loop in self.loops)
 
     def run_epoch(self, after_step: Callable[[], object]) -> None:
-        with torch.random.fork_rng(devices=[]):  # the CPU's, where networks are trained
+        # The CPU's generator: that is where networks are trained.
+        with steady_machine(self.threads), torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.draws)
             for loop in self.loops:
                 if loop.diverged_at is None:
@@ -309,5 +372,7 @@ def _engine(
 ) -> Ensemble:
     made: object = model(torch.Generator()) if callable(model) else None
     if isinstance(made, nn.Module) and not can_be_stacked(made):
-        return _Loops(model, members, schedule)
-    return Stack(model, members, schedule, threads=threads)
+        return _Loops(model, members, schedule, threads)
+    if threads == 1 or len(members) == 1:
+        return Stack(model, members, schedule)
+    return _Team(model, members, schedule, threads)

@@ -62,12 +62,6 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: Tensor) -> Triplets:
-        """Some of the rows, by their numbers or by a mask."""
-        variance = None if self.variance is None else self.variance[rows]
-        weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return Triplets(self.x[rows], self.y[rows], variance, weight)
-
     def __repr__(self) -> str:
         given = [name for name in ("variance", "sample_weight") if getattr(self, name) is not None]
         shape = f"{len(self)} rows, {self.x.shape[1]} features, {self.y.shape[1]} labels each"
@@ -94,6 +88,8 @@ class Member:
 
     Attributes:
         train: What it learns from.
+        rows: Which of these, by their numbers; None for all. Members that share `train` and differ
+            in `rows` share it in memory.
         test: Rows with clean labels to be scored on, by the mean squared error; or None.
         loss: Of :mod:`biv.modules`, local. ε and cutoffs in the units of the variances.
         learning_rate: Of the optimiser.
@@ -112,6 +108,7 @@ class Member:
     seed: int = 0
     order_seed: int | None = None
     name: str = ""
+    rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
@@ -128,8 +125,26 @@ class Member:
             self._check_test(self.test)
         train = self.train
         weights = self.loss.weights(train.y, train.variance, sample_weight=train.sample_weight)
+        if self.rows is not None:
+            self._check_rows(self.rows)
+            weights = weights[self.rows]
         if not bool((weights > 0).any()):
             raise ValueError(f"{self._label()}{self.loss!r} keeps none of {self._rows()}")
+
+    def __len__(self) -> int:
+        """How many rows it learns from."""
+        return len(self.train if self.rows is None else self.rows)
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The numbers of these rows, shuffled."""
+        drawn = torch.randperm(len(self), generator=generator)
+        return drawn if self.rows is None else self.rows[drawn]
+
+    def _check_rows(self, rows: object) -> None:
+        if not isinstance(rows, Tensor) or rows.dtype != torch.int64 or rows.ndim != 1:
+            raise TypeError(f"rows must be a column of int64; found {_checks.describe(rows)}")
+        last = len(self.train) - 1
+        _checks.all_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
 
     def _check_test(self, test: Triplets) -> None:
         if test.x.dtype != self.train.x.dtype or test.x.shape[1] != self.train.x.shape[1]:
@@ -153,7 +168,7 @@ class Member:
         return f"member {self.name!r}: " if self.name else ""
 
     def _rows(self) -> str:
-        rows, variance = f"{len(self.train)} training rows", self.train.variance
+        rows, variance = f"{len(self)} training rows", self.train.variance
         if variance is None or not len(variance):
             return rows
         return f"{rows}, whose variances lie in [{variance.min():g}, {variance.max():g}]"

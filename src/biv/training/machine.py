@@ -10,12 +10,11 @@ import torch
 
 @contextmanager
 def steady_machine(threads: int = 1) -> Iterator[None]:
-    """One thread, and numbers too small for full precision are 0; both restored at the end.
+    """So many threads, and numbers too small for full precision are 0; both restored at the end.
 
-    With several threads a product may be cut in other places for another number of members, and
-    round differently. Where a gradient is 0 for long,
-    an optimiser's second moment decays into such small numbers, which cost a processor many times
-    what others do.
+    With several, a product may be cut in other places for another number of members, and
+    round differently. Where a gradient is 0 for long, an optimiser's second moment decays into such
+    small numbers, which cost a processor many times what others do.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -72,7 +72,7 @@ class Loop:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
         self.model, self.member, self.schedule = model, member, schedule
-        self.steps_per_epoch = schedule.steps_per_epoch(len(member.train))
+        self.steps_per_epoch = schedule.steps_per_epoch(len(member))
         self.average = _Average(model, schedule)
         self.step = 0
         self.diverged_at: int | None = None
@@ -92,7 +92,7 @@ class Loop:
 
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
         """Train for one epoch, and test when it is due; stop where it diverges."""
-        order = torch.randperm(len(self.member.train), generator=self._order)
+        order = self.member.order(self._order)
         for rows in torch.split(order, self.schedule.batch_size)[: self.steps_per_epoch]:
             finite = self._train(rows)
             if finite and self.every and self.step % self.every == 0:

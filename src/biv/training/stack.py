@@ -36,21 +36,12 @@ class Stack:
             made of.
         members: One or more, of equal shapes and equally many steps an epoch.
         schedule: For all of them.
-        threads: To compute on. With more than one, the last digits of a member may depend on what
-            it is stacked with.
 
     Attributes:
         step: How many batches every member has seen.
     """
 
-    def __init__(
-        self,
-        model: Factory,
-        members: Sequence[Member],
-        schedule: Schedule,
-        *,
-        threads: int = 1,
-    ) -> None:
+    def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
         if not members:
             raise ValueError("a stack must have at least one member; found none")
         self.members, self.schedule = list(members), schedule
@@ -86,7 +77,6 @@ class Stack:
             counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
             self._optimizer.state[parameter].update(counted | own)
         self._blocks = testing.blocks(slice(0, len(self._placed)))
-        self.threads = _checks.integer("threads", threads, at_least=1)
         self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
         self._frozen_at: list[int | None] = [None] * len(self._placed)
         self._curves: dict[str, list[Tensor]] = {"train_loss": [], "size": [], "test_loss": []}
@@ -112,7 +102,7 @@ class Stack:
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
         """Train all members for one epoch, and test them when it is due."""
         every = self.schedule.test_every
-        with steady_machine(self.threads):
+        with steady_machine():
             for batch in self._batches.epoch():
                 self._train(batch)
                 if every and self.step % every == 0:
@@ -211,7 +201,7 @@ class Stack:
     def predict(self, x: Tensor) -> Tensor:
         """What every member, or its average, predicts for the same rows, (R, N, D)."""
         everyone, columns = slice(0, len(self._placed)), testing.Columns(self._table(x))
-        with steady_machine(self.threads), self._averaged():
+        with steady_machine(), self._averaged():
             pred = testing.predict(self._stacked, everyone, columns)
         return pred[self._place].transpose(1, 2)
 
@@ -223,7 +213,7 @@ class Stack:
                 f"tables must be one a member, {len(self.members)}; found {len(tables)}"
             )
         placed = [self._table(tables[member]) for member in self._order]
-        with steady_machine(self.threads), self._averaged():
+        with steady_machine(), self._averaged():
             each = testing.predict_each(self._stacked, placed)
         return [each[place] for place in self._place]
 
