@@ -143,16 +143,32 @@ def test_automatic_epsilon_is_what_predicts_unseen_labels_better(monkeypatch):
     def watched(self, out_of_fold, epsilon):
         return scores.setdefault(len(scores), score(self, out_of_fold, epsilon))
 
+    monkeypatch.setattr("biv.estimator.SCALES", (0.3,))
     monkeypatch.setattr(Fitting, "score", watched)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    less, all_of_it = scores.values()
+    _, less, all_of_it = scores.values()
     better = []
     for first, second in ((1.0, 2.0), (2.0, 1.0)):
-        told = iter((first, second))
+        told = iter((0.0, first, second))
         monkeypatch.setattr(Fitting, "score", lambda *_, told=told: next(told))
         better.append(biv.BIVRegressor(**SMALL).fit(x, y, y_std=std).epsilon_)
     assert better[0] == pytest.approx(0.2 * better[1])
     assert model.epsilon_ == better[0 if less < all_of_it else 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["biv", "l2"])
+def test_embeddings_are_as_fine_as_the_labels_ask_for(loss):
+    """A straight line is best seen through slow waves, and what changes fast through fast ones."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 2))
+    y_var = rng.uniform(0.01, 0.5, size=1500)
+    chosen = []
+    for truth in (x[:, 0] + x[:, 1], np.sin(12 * x[:, 0]) + x[:, 1]):
+        model = biv.BIVRegressor(**{**SMALL, "max_epochs": 8}, loss=loss)
+        model.fit(x, biv.noise.corrupt(truth, y_var, rng), y_var=y_var)
+        chosen.append(model._fitted.recipe.periodic.scale)
+    assert chosen == [0.1, 0.6]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -49,13 +49,15 @@ MODELS = ("ensemble", "paper")
 UNKNOWN = ("raise", "median", "estimate")
 USUAL_EPSILON = 0.05  # the paper's, of labels of unit variance
 PILOT_EPOCHS, PILOT_STEPS = 4, 96  # at least, before "auto" looks at the model's own error
+PILOT_FOLDS = 4  # at most: each member of a pilot learns from three quarters of the rows
 SHARE = 0.2  # of which "auto" takes the whole or this much
 USUAL_RATE = 1e-3
-LARGEST_RATE, RATE_OF_ONE_INPUT = 8e-3, 0.08  # of an ensemble; chosen on noisy held-out labels
+LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
 USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
 FEWEST_EPOCHS, PATIENT_STEPS = 4, 96
 MANY_CATEGORIES = 100  # in more than half of the rows: an identifier?
-AVERAGING = 4.0  # chosen on noisy held-out labels
+AVERAGING = 2.0  # chosen on noisy held-out labels
+SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
 FEWEST_ROWS = 2
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
 
@@ -84,12 +86,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         members: Networks, a multiple of `folds`.
         folds: Parts that the rows are dealt into, one a row at most.
         max_epochs: Passes over the rows at most. A warning says if that was too few.
-        patience: Epochs without a `history_` lower by 0.5 % before training stops; None takes 4,
+        patience: Epochs without a `history_` lower by 1 % before training stops; None takes 4,
             and as many as make 96 steps of a small table.
         batch_size: Rows a step; None takes 256, and fewer of a small table, 32 at least, for an
             epoch of 24 steps.
-        learning_rate: Of AdamW. None takes .08/√k for the k inputs of an "ensemble" 's first layer,
-            .008 at most, and .001 for other models, which may want another, and more patience.
+        learning_rate: Of AdamW. None takes .06/√k for the k inputs of an "ensemble" 's first layer,
+            .006 at most, and .001 for other models, which may want another, and more patience.
         weight_decay: Of AdamW.
         unknown_variance: What to do where `y_var` is NaN: "raise" an error, take the "median" of
             the others, or "estimate" one variance for all of them, from how far off these labels
@@ -97,9 +99,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         calibrate_variance: Whether to multiply the variances by `variance_factor_` before training,
             as for error bars that are all wrong by one factor. Variances of new labels, in
             :meth:`predict` and :meth:`score`, are multiplied likewise.
-        n_jobs: Threads to train on, each with some of the members; negative counts back from all
-            processors, -1 being all. They do not change a bit of the model, but the rounding of one
-            of yours that has other layers than ``nn.Linear`` and ``nn.ReLU``.
+        n_jobs: Threads to train on; negative counts back from all processors, -1 being all. On idle
+            ones two are faster by a third; on busy ones they are many times slower than one, since
+            they wait for each other. They change the model by rounding at most.
         random_state: A seed, a generator of NumPy's old kind, or None.
         verbose: Whether to show a bar on a terminal, and to say what came out.
 
@@ -254,8 +256,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             single(features(matrix)), y.reshape(len(y), -1), weight, bars, self.unknown_variance
         )
         start = time.perf_counter()
-        recipe = self._network(fitting.x, fitting.labels.shape[1], encoder)
-        fitted, epsilon = self._train(fitting, recipe, loss, seed)
+        recipes = self._networks(fitting.x, fitting.labels.shape[1], encoder)
+        recipe, fitted, epsilon = self._train(fitting, recipes, loss, seed)
         story = fitting.story(fitting.raw(fitted.out_of_fold))
         self._fitted = Fitted(
             y.ndim == 1,
@@ -338,24 +340,28 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE)
 
     def _train(
-        self, fitting: Fitting, recipe: MLP | OwnNetwork, loss: str, seed: int
-    ) -> tuple[CrossFit, float | None]:
-        """A pilot, if something is to be learned from it first, and then the ensemble.
+        self, fitting: Fitting, recipes: Sequence[MLP | OwnNetwork], loss: str, seed: int
+    ) -> tuple[MLP | OwnNetwork, CrossFit, float | None]:
+        """Pilots, if something is to be learned from them first, and then the ensemble.
 
-        Returns the ensemble and ε, in units of the label variance, if that is one number.
+        Returns the network that was chosen, the ensemble, and ε, in units of the label variance, if
+        that is one number.
         """
         rows = fitting.rows()
         epsilon: Any = self.epsilon
         automatic = loss == "biv" and isinstance(epsilon, str)
         estimates = fitting.has_unknown and self.unknown_variance == "estimate"
 
-        def pilot(epsilon: float) -> Array:
+        def pilot(recipe: MLP | OwnNetwork, epsilon: float) -> Array:
             """What it predicts out of fold, in units of y."""
-            fitted = self._cross_fit(recipe, rows, BIVLoss(epsilon), seed, pilot=True)
+            counted = L2Loss() if loss == "l2" else BIVLoss(epsilon)
+            fitted = self._cross_fit(recipe, rows, counted, seed, pilot=True)
             return fitting.raw(fitted.out_of_fold)
 
-        if automatic or estimates or self.calibrate_variance:
-            out_of_fold = pilot(USUAL_EPSILON)
+        recipe = recipes[0]
+        if automatic or estimates or self.calibrate_variance or len(recipes) > 1:
+            tried = [(own, pilot(own, USUAL_EPSILON)) for own in recipes]
+            recipe, out_of_fold = min(tried, key=lambda one: fitting.score(one[1], USUAL_EPSILON))
             if self.calibrate_variance:
                 fitting.calibrate(out_of_fold)
             if estimates:
@@ -364,12 +370,13 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if automatic:
                 epsilon = tau2 = fitting.residual_variance(out_of_fold)
                 # Less, where the best labels are also the ones that there is most to learn from.
-                if tau2 > 0 and fitting.score(pilot(SHARE * tau2), tau2) < fitting.score(
+                if tau2 > 0 and fitting.score(pilot(recipe, SHARE * tau2), tau2) < fitting.score(
                     out_of_fold, tau2
                 ):
                     epsilon = SHARE * tau2
         if loss != "biv":
-            return self._cross_fit(recipe, rows, self._other_loss(loss, fitting, rows), seed), None
+            fitted = self._cross_fit(recipe, rows, self._other_loss(loss, fitting, rows), seed)
+            return recipe, fitted, None
         if isinstance(epsilon, (Fixed, Relative)):
             if len(fitting.scalers) > 1:  # its units are those of one output
                 raise ValueError(
@@ -378,7 +385,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 )
             epsilon = fitting.scalers[0].variance(float(epsilon.resolve(torch.zeros(1))))
         fitted = self._cross_fit(recipe, rows, BIVLoss(epsilon), seed)
-        return fitted, None if isinstance(epsilon, EpsilonPolicy) else float(epsilon)
+        return recipe, fitted, None if isinstance(epsilon, EpsilonPolicy) else float(epsilon)
 
     def _cross_fit(
         self,
@@ -389,7 +396,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         pilot: bool = False,
     ) -> CrossFit:
-        folds = min(self.folds, len(rows))
+        folds = min(self.folds, len(rows), PILOT_FOLDS if pilot else len(rows))
         learned = len(rows) - -(-len(rows) // folds)  # by each member
         size = self.batch_size or min(USUAL_BATCH, max(SMALLEST_BATCH, learned // STEPS))
         steps = -(-learned // size)
@@ -412,7 +419,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             schedule,
             loss=loss,
             learning_rate=self._learning_rate(recipe),
-            members=folds if pilot or folds < self.folds else self.members,
+            members=folds if folds < self.folds else self.members,
             folds=folds,
             patience=self.patience or max(FEWEST_EPOCHS, -(-PATIENT_STEPS // steps)),
             seed=seed % 2**20,
@@ -456,16 +463,21 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return CutoffLoss(threshold)
 
-    def _network(self, x: Tensor, outputs: int, encoder: FeatureEncoder) -> MLP | OwnNetwork:
+    def _networks(
+        self, x: Tensor, outputs: int, encoder: FeatureEncoder
+    ) -> Sequence[MLP | OwnNetwork]:
+        """One, or several to choose from."""
         columns = x.T
         if not isinstance(self.model, str):
-            return OwnNetwork(self.model, len(columns), outputs)
+            return [OwnNetwork(self.model, len(columns), outputs)]
         if self.model == "paper":
-            return MLP(len(columns), outputs=outputs)
+            return [MLP(len(columns), outputs=outputs)]
         numbers = encoder.numeric
         numeric = tuple(k for k in numbers if len(np.unique(columns[k].numpy())) >= FEWEST_VALUES)
-        embedding = Periodic(numeric, frequencies=8, width=8, scale=0.3) if numeric else None
-        return MLP(len(columns), (64, 64), outputs, embedding)
+        if not numeric:
+            return [MLP(len(columns), (64, 64), outputs)]
+        embeddings = (Periodic(numeric, frequencies=8, width=8, scale=scale) for scale in SCALES)
+        return [MLP(len(columns), (64, 64), outputs, own) for own in embeddings]
 
     def _report(self) -> None:
         """The fitted attributes, in the units of the labels."""

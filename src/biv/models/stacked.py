@@ -265,7 +265,8 @@ class PeriodicLayer(Layer):
         hidden = self.hidden.flatten(0, 1)
         torch.baddbmm(bias, self.packed, self.waves.flatten(0, 1), out=hidden).relu_()
         count = len(self.others)
-        self.out[:, :count] = x.index_select(1, self.others)
+        if count:
+            self.out[:, :count] = x.index_select(1, self.others)
         self.out[:, count:] = self.hidden.flatten(1, 2)
         return self.out
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +21,8 @@ from biv.training.progress import progress_bar
 from biv.training.reference import Loop
 from biv.training.stack import Factory, Stack
 
-T = TypeVar("T")
-
 PATIENCE = 4  # epochs without a better score before training stops
-TOLERANCE = 0.005  # by what share a score must be better to be waited for
+TOLERANCE = 0.01  # by what share a score must be better to be waited for
 CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
 
 
@@ -127,10 +123,9 @@ def cross_fit(
         learning_rate: Of all members.
         members: How many, a multiple of `folds`.
         folds: How many parts the rows are dealt into.
-        patience: Epochs without a score better by 0.5 % before training stops.
+        patience: Epochs without a score better by 1 % before training stops.
         seed: Of the folds, and of the members.
-        threads: To train on, each with some of the members; the result is to the bit the same.
-            Members that are trained one by one share them, and round differently.
+        threads: To train on; they change the result by rounding at most.
         progress: Whether to show a bar on a terminal, after two seconds.
         after_epoch: Is shown the ensemble after every epoch, to look at and not to touch.
 
@@ -261,55 +256,6 @@ class _Judge:
         return metrics.residual_variance(predicted, self.rows.y, self.variance)
 
 
-class _Team:
-    """Stacks that are trained at the same time, each by a thread of its own.
-
-    They compute on different members, and torch lets go of Python's lock while it computes. Threads
-    that share every product would wait for one another a hundred times a step, and for long on
-    processors that are busy with something else.
-    """
-
-    def __init__(
-        self, model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
-    ) -> None:
-        count = min(threads, len(members))
-        edges = [len(members) * k // count for k in range(count + 1)]
-        self.parts = [slice(start, stop) for start, stop in pairwise(edges)]
-        self.stacks = [Stack(model, members[part], schedule) for part in self.parts]
-        self.steps_per_epoch = self.stacks[0].steps_per_epoch
-
-    @property
-    def epoch(self) -> int:
-        return self.stacks[0].epoch
-
-    @property
-    def all_frozen(self) -> bool:
-        return all(stack.all_frozen for stack in self.stacks)
-
-    def _each(self, call: Callable[[int], T]) -> list[T]:
-        with ThreadPoolExecutor(len(self.stacks)) as pool:
-            return list(pool.map(call, range(len(self.stacks))))
-
-    def run_epoch(self, after_step: Callable[[], object]) -> None:
-        # One of them tells of the progress; they are equally long, but may go on when frozen.
-        tell = (after_step, *[lambda: None] * (len(self.stacks) - 1))
-        self._each(lambda k: self.stacks[k].run_epoch(tell[k]))
-
-    def predict(self, x: Tensor) -> Tensor:
-        return torch.cat(self._each(lambda k: self.stacks[k].predict(x)))
-
-    def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
-        found = self._each(lambda k: self.stacks[k].predict_each(tables[self.parts[k]]))
-        return list(chain.from_iterable(found))
-
-    def snapshot(self) -> list[Tensor]:
-        return [stack.snapshot() for stack in self.stacks]
-
-    def modules(self, snapshot: list[Tensor]) -> list[nn.Module]:
-        parts = zip(self.stacks, snapshot, strict=True)
-        return list(chain.from_iterable(stack.modules(own) for stack, own in parts))
-
-
 class _Loops:
     """Networks that cannot be stacked, one after another: what cross-fitting asks of a stack."""
 
@@ -373,6 +319,4 @@ def _engine(
     made: object = model(torch.Generator()) if callable(model) else None
     if isinstance(made, nn.Module) and not can_be_stacked(made):
         return _Loops(model, members, schedule, threads)
-    if threads == 1 or len(members) == 1:
-        return Stack(model, members, schedule)
-    return _Team(model, members, schedule, threads)
+    return Stack(model, members, schedule, threads=threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,12 +37,21 @@ class Stack:
             made of.
         members: One or more, of equal shapes and equally many steps an epoch.
         schedule: For all of them.
+        threads: To compute on. With more than one, the last digits of a member may depend on what
+            it is stacked with.
 
     Attributes:
         step: How many batches every member has seen.
     """
 
-    def __init__(self, model: Factory, members: Sequence[Member], schedule: Schedule) -> None:
+    def __init__(
+        self,
+        model: Factory,
+        members: Sequence[Member],
+        schedule: Schedule,
+        *,
+        threads: int = 1,
+    ) -> None:
         if not members:
             raise ValueError("a stack must have at least one member; found none")
         self.members, self.schedule = list(members), schedule
@@ -67,6 +77,7 @@ class Stack:
         }
         groups = [{"params": own, "lr": rate} for rate, own in by_rate.items()]
         self._optimizer = schedule.make_optimizer(groups, fused=True)
+        self._gradients = list(self._stacked.gradients)
         self._moments = _moments(schedule, self._stacked.parameters)
         self._updates = [torch.zeros(()) for _ in self._placed]
         averages = schedule.averaging is not None
@@ -77,9 +88,14 @@ class Stack:
             counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
             self._optimizer.state[parameter].update(counted | own)
         self._blocks = testing.blocks(slice(0, len(self._placed)))
+        self.threads = _checks.integer("threads", threads, at_least=1)
         self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
         self._frozen_at: list[int | None] = [None] * len(self._placed)
-        self._curves: dict[str, list[Tensor]] = {"train_loss": [], "size": [], "test_loss": []}
+        self._curves: dict[str, list[list[float]]] = {
+            "train_loss": [],
+            "size": [],
+            "test_loss": [],
+        }
         self._test_steps: list[int] = []
         self.step = 0
 
@@ -102,7 +118,7 @@ class Stack:
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
         """Train all members for one epoch, and test them when it is due."""
         every = self.schedule.test_every
-        with steady_machine():
+        with steady_machine(self.threads):
             for batch in self._batches.epoch():
                 self._train(batch)
                 if every and self.step % every == 0:
@@ -111,17 +127,19 @@ class Stack:
 
     def _train(self, batch: Batch) -> None:
         losses = torch.cat([self._backward(members, batch) for members in self._blocks])
-        finite = losses.isfinite()
-        updated = (finite & (batch.effective_size > 0)).tolist()
+        values, sizes = losses.tolist(), batch.effective_size.tolist()
+        finite = [math.isfinite(value) for value in values]
         for member, parameter in enumerate(self._parameters):
             # An optimiser leaves a parameter without a gradient, and its state, as they are.
-            goes_on = updated[member] and self._frozen_at[member] is None
-            parameter.grad = self._stacked.gradients[member] if goes_on else None
+            goes_on = finite[member] and sizes[member] > 0 and self._frozen_at[member] is None
+            gradient = self._gradients[member] if goes_on else None
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
         self._optimizer.step()
         self.step += 1
-        self._record("train_loss", losses)
-        self._record("size", batch.effective_size)
-        self._freeze_others(finite & self._states_are_finite())
+        self._record("train_loss", values)
+        self._record("size", sizes)
+        self._freeze_others([a and b for a, b in zip(finite, self._finite_states(), strict=True)])
         self._average()
 
     def _average(self) -> None:
@@ -151,7 +169,9 @@ class Stack:
 
     def _backward(self, members: slice, batch: Batch) -> Tensor:
         """The losses of a block, (members,); its gradients are written where they belong."""
-        part = Batch(*(column[members] for column in batch))
+        part = batch
+        if len(self._blocks) > 1:
+            part = Batch(*(column[members] for column in batch))
         block = self._stacked.block(members, part.rows.shape[1])
         x = self._batches.features(part.rows)
         frozen = self._frozen_at[members]
@@ -163,14 +183,16 @@ class Stack:
         block.backward(gradient)
         return losses
 
-    def _states_are_finite(self) -> Tensor:
-        """Whether each member's parameters and moments are finite, (R,)."""
+    def _finite_states(self) -> list[bool]:
+        """Whether each member's parameters and moments are finite."""
         buffers = (self._stacked.parameters, *self._moments.values())
         # A sum is not finite if a term is not; where it has merely overflowed, terms are looked at.
-        finite = torch.stack([buffer.sum(1).isfinite() for buffer in buffers]).all(0)
-        for member in _where(~finite):
-            finite[member] = all(bool(buffer[member].isfinite().all()) for buffer in buffers)
-        return finite
+        total = sum(buffer.sum(1) for buffer in buffers)
+        assert isinstance(total, Tensor)
+        return [
+            math.isfinite(value) or all(bool(buffer[member].isfinite().all()) for buffer in buffers)
+            for member, value in enumerate(total.tolist())
+        ]
 
     def _test(self) -> None:
         if not self._tests:
@@ -181,27 +203,27 @@ class Stack:
             for test in self._tests:
                 tested[test.members] = True
                 losses[test.members] = test.losses(self._stacked).double()
-        self._record("test_loss", losses)
+        self._record("test_loss", losses.tolist())
         self._test_steps.append(self.step)
-        self._freeze_others(losses.isfinite() | ~tested)
+        self._freeze_others((losses.isfinite() | ~tested).tolist())
 
-    def _record(self, name: str, values: Tensor) -> None:
-        row = values.to(torch.float64)
-        for member, at in enumerate(self._frozen_at):
-            if at is not None:
-                row[member] = torch.nan
+    def _record(self, name: str, values: Sequence[float]) -> None:
+        row = [
+            value if at is None else math.nan
+            for value, at in zip(values, self._frozen_at, strict=True)
+        ]
         self._curves[name].append(row)
 
-    def _freeze_others(self, finite: Tensor) -> None:
-        for member in _where(~finite):
-            if self._frozen_at[member] is None:
+    def _freeze_others(self, finite: Sequence[bool]) -> None:
+        for member, goes_on in enumerate(finite):
+            if not goes_on and self._frozen_at[member] is None:
                 self._frozen_at[member] = self.step
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """What every member, or its average, predicts for the same rows, (R, N, D)."""
         everyone, columns = slice(0, len(self._placed)), testing.Columns(self._table(x))
-        with steady_machine(), self._averaged():
+        with steady_machine(self.threads), self._averaged():
             pred = testing.predict(self._stacked, everyone, columns)
         return pred[self._place].transpose(1, 2)
 
@@ -213,7 +235,7 @@ class Stack:
                 f"tables must be one a member, {len(self.members)}; found {len(tables)}"
             )
         placed = [self._table(tables[member]) for member in self._order]
-        with steady_machine(), self._averaged():
+        with steady_machine(self.threads), self._averaged():
             each = testing.predict_each(self._stacked, placed)
         return [each[place] for place in self._place]
 
@@ -265,12 +287,12 @@ class Stack:
     def _curve(self, name: str) -> Tensor:
         """(steps or evaluations, R)."""
         rows = self._curves[name]
-        return torch.stack(rows) if rows else torch.empty(0, len(self._placed)).double()
+        return torch.tensor(rows, dtype=torch.float64).view(len(rows), len(self._placed))
 
     def summary(self) -> str:
         """The last losses, their mean over the members that go on, in a few words."""
         words = [
-            f"{what} {rows[-1].nanmean():.3f}"
+            f"{what} {torch.tensor(rows[-1]).nanmean():.3f}"
             for what, name in (("train", "train_loss"), ("test", "test_loss"))
             if (rows := self._curves[name])
         ]
@@ -326,7 +348,7 @@ class Stack:
             count.copy_(own)
         for generator, own in zip(self._batches.orders, state["orders"], strict=True):
             generator.set_state(own)
-        self._curves = {name: list(rows) for name, rows in state["curves"].items()}
+        self._curves = {name: rows.tolist() for name, rows in state["curves"].items()}
         self._test_steps = list(state["test_steps"])
         self._frozen_at = list(state["frozen_at"])
 
@@ -362,8 +384,3 @@ def _check_shapes(stacked: Stacked, batches: Batches) -> None:
         raise ValueError(
             f"the network must give (rows, {batches.outputs}), as y has; found {found} for one row"
         )
-
-
-def _where(mask: Tensor) -> list[int]:
-    found: list[int] = mask.nonzero().flatten().tolist()
-    return found
