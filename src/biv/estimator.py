@@ -80,8 +80,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             :mod:`biv.epsilon`, in squared units of y.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
             and is the only way with several outputs, whose units may differ.
-        model: "ensemble", with periodic embeddings of numeric features; "paper", the network of
-            the paper; or a function of yours that is given the numbers of features and outputs and
+        model: "ensemble", with periodic embeddings of numeric features, whose first frequencies are
+            low, middling or high, as short trainings find best; "paper", the network of the paper;
+            or a function of yours that is given the numbers of features and outputs and
             makes an ``nn.Module``, from (N, features) to (N, outputs).
         members: Networks, a multiple of `folds`.
         folds: Parts that the rows are dealt into, one a row at most.

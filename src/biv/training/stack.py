@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,8 @@ class Stack:
         }
         groups = [{"params": own, "lr": rate} for rate, own in by_rate.items()]
         self._optimizer = schedule.make_optimizer(groups, fused=True)
+        # Without the hooks around it, of which there are none and which cost more than the update.
+        self._update = partial(inspect.unwrap(type(self._optimizer).step), self._optimizer)
         self._gradients = list(self._stacked.gradients)
         self._moments = _moments(schedule, self._stacked.parameters)
         self._updates = [torch.zeros(()) for _ in self._placed]
@@ -135,7 +139,7 @@ class Stack:
             gradient = self._gradients[member] if goes_on else None
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        self._optimizer.step()
+        self._update()
         self.step += 1
         self._record("train_loss", values)
         self._record("size", sizes)
