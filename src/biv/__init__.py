@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from biv import datasets, epsilon, metrics, models, noise, training
+from biv import datasets, epsilon, labels, metrics, models, noise, training
 from biv.distributed import accumulation_windows
 from biv.epsilon import epsilon_for_batch_size
 from biv.losses import biv_loss, cutoff_loss, iv_loss, l2_loss
@@ -30,6 +30,7 @@ __all__ = [
     "inverse_variance_weights",
     "iv_loss",
     "l2_loss",
+    "labels",
     "metrics",
     "models",
     "noise",

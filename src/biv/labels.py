@@ -1,0 +1,675 @@
+r"""Labels and their variances from the processes that real labels come from.
+
+Every function returns :class:`NoisyLabels`, a pair (y, variance): what to learn from and σ² of its
+error, in squared units of y. A variance is what makes (y − truth)²/variance one on average, as far
+as the process allows; where it is itself estimated from few values, it is larger than the plain
+formula by what that uncertainty costs.
+
+Arrays in, arrays out, in float64; tensors in, tensors out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from biv import _checks
+from biv._arrays import like, to_tensor
+
+Array = npt.NDArray[np.float64]
+
+FEWEST_SAMPLES = 4  # below, the variance of a t distribution is infinite
+DEGREES = np.geomspace(0.5, 1e5, 60).tolist()  # of freedom that are tried; the last is endless
+FEWEST_DEGREES, BISECTIONS = 4.0, 60
+ROUNDS, CLOSE = 500, 1e-10  # of the search for raters' biases
+ONE_SIGMA = math.erf(math.sqrt(0.5))  # the level of y ± σ, 68.27 %
+UNIT = _checks.Range(0.0, limit=1.0, open_below=True)
+MEANS = ("mean", "x", "loc")  # what libraries call the two, the first that is there
+COVARIANCES = ("covariance", "covariance_matrix", "cov", "P")
+
+
+class NoisyLabels(NamedTuple):
+    """Labels and σ² of each.
+
+    Attributes:
+        y: Labels.
+        variance: Of their errors, in squared units of y; of the same shape.
+    """
+
+    y: Any
+    variance: Any
+
+
+class GroupedLabels(NamedTuple):
+    """Labels of items that were measured several times.
+
+    Attributes:
+        y: Labels, (items,).
+        variance: Of their errors.
+        items: What they are labels of, each once, in order.
+        counts: How many values each is made of.
+    """
+
+    y: Array
+    variance: Array
+    items: npt.NDArray[Any]
+    counts: npt.NDArray[np.int64]
+
+
+def repeats(items: Any, values: Any) -> GroupedLabels:
+    r"""Repeated measurements: the mean of each item's values, and its squared standard error.
+
+    Of n values with sample variance s², the plain answer is s²/n; of two or three values it is
+    worth little, and of one there is none. So the spread of every item borrows from the others:
+    with variances σ² that follow a scaled inverse χ² distribution of d₀ degrees of freedom and
+    scale s₀², both of the largest marginal likelihood,
+
+    .. math:: \tilde s^2 = \frac{d_0 s_0^2 + (n-1) s^2}{d_0 + n - 1}, \qquad
+              \operatorname{variance} = \frac{\tilde s^2}{n} \cdot \frac{\nu}{\nu - 2},
+              \quad \nu = d_0 + n - 1
+
+    (as Smyth, 2004). Items of equal spread give d₀ → ∞, the pooled variance; of very unequal spread
+    d₀ → 0, and many repeats speak for themselves. The last factor turns the variance of a normal
+    distribution into that of a t distribution, which the mean has when its variance is estimated; ν
+    is taken for 4 at least, below which hardly anything is known.
+
+    Args:
+        items: What each value was measured of, (values,): numbers or text.
+        values: The measurements, (values,). NaN is an error: leave out what was not measured.
+
+    Raises:
+        ValueError: No item has two values, so that nothing is known about their spread.
+
+    Example:
+        >>> found = repeats(["a", "a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0, 7.0])
+        >>> found.y.tolist(), found.items.tolist(), found.counts.tolist()
+        ([2.0, 6.0], ['a', 'b'], [3, 2])
+    """
+    given, numbers = _columns(items, values, "values")
+    names, place = np.unique(given, return_inverse=True)
+    means, counts = _means(place, numbers, len(names))
+    squares = _sums(place, (numbers - means[place]) ** 2, len(names))
+    return GroupedLabels(means, _moderated(squares, counts - 1, counts), names, counts)
+
+
+def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
+    r"""Crowd ratings: the mean rating of each item, its variance shrunk where raters are few.
+
+    As :func:`repeats`. If it is known who gave a rating, raters who are always strict or lenient
+    are corrected for it first: ratings follow :math:`y_i + b_j` + noise, by least squares, with the
+    biases b of all ratings adding up to 0; how uncertain the biases are is in the variance. Raters
+    and items must hang together: of two groups of raters without an item in common, it cannot be
+    said which of them is strict.
+
+    Args:
+        items: What was rated, (ratings,): numbers or text.
+        values: The ratings, (ratings,).
+        raters: Who rated, (ratings,), if their biases are to be taken out.
+
+    Raises:
+        ValueError: No item has two ratings, or the raters fall into groups without a common item.
+
+    Example:
+        >>> items, raters = ["a", "b", "c"] * 2, ["strict"] * 3 + ["kind"] * 3
+        >>> ratings(items, [1.0, 3.0, 5.0, 3.0, 5.0, 6.0], raters).y.round(2)
+        array([2. , 4. , 5.5])
+    """
+    if raters is None:
+        return repeats(items, values)
+    given, numbers = _columns(items, values, "values")
+    who, _ = _columns(raters, values, "values", "raters")
+    names, place = np.unique(given, return_inverse=True)
+    people, rater = np.unique(who, return_inverse=True)
+    if (groups := _groups(place, rater, len(names), len(people))) > 1:
+        raise ValueError(
+            f"raters must hang together by the items that they have in common; found {groups} "
+            "groups that share none: rate some items by both, or leave raters out"
+        )
+    bias = _biases(place, rater, numbers, len(names), len(people))
+    means, counts = _means(place, numbers - bias[rater], len(names))
+    rated = np.bincount(rater, minlength=len(people))
+    residual = numbers - bias[rater] - means[place]
+    freedom = len(numbers) - len(names)
+    left = freedom - (len(people) - 1)  # the biases were fitted to the same ratings
+    if left < 1:
+        raise ValueError(
+            f"{len(numbers)} ratings of {len(names)} items by {len(people)} raters are too few to "
+            "tell their biases from their noise"
+        )
+    squares = _sums(place, residual**2, len(names)) * (freedom / left)
+    noise = squares.sum() / freedom
+    # Each rater's bias is uncertain by noise/ratings, and enters a mean of n ratings by 1/n².
+    uncertain = _sums(place, (noise / rated)[rater], len(names)) / counts**2
+    variance = _moderated(squares, counts - 1, counts) + uncertain
+    return GroupedLabels(means, variance, names, counts)
+
+
+def _columns(
+    items: Any, values: Any, name: str, label: str = "items"
+) -> tuple[npt.NDArray[Any], Array]:
+    numbers = to_tensor(name, values).double().numpy()
+    given = np.asarray(items)
+    if numbers.ndim != 1 or given.shape != numbers.shape:
+        raise ValueError(
+            f"{label} and {name} must be two columns of equal length; found shapes "
+            f"{given.shape} and {numbers.shape}"
+        )
+    if not len(numbers):
+        raise ValueError(f"{name} must not be empty")
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise ValueError(f"{name} must be finite; found {numbers[row]} in row {row}")
+    return given, numbers
+
+
+def _means(
+    place: npt.NDArray[np.intp], numbers: Array, groups: int
+) -> tuple[Array, npt.NDArray[np.int64]]:
+    counts = np.bincount(place, minlength=groups)
+    return _sums(place, numbers, groups) / counts, counts
+
+
+def _sums(place: npt.NDArray[np.intp], numbers: Array, groups: int) -> Array:
+    sums: Array = np.bincount(place, numbers, groups).astype(np.float64, copy=False)
+    return sums
+
+
+def _moderated(
+    squares: Array, freedom: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> Array:
+    """Variances of means from sums of squares, each shrunk towards what all have in common."""
+    several = freedom > 0
+    if not several.any():
+        raise ValueError("an item must have two values at least, to say how far they spread")
+    if not squares.any():
+        raise ValueError("the values of every item must not all agree: their spread is 0")
+    prior, scale = _prior(squares[several], freedom[several].astype(np.float64))
+    nu = prior + freedom
+    shrunk = (prior * scale + squares) / nu
+    nu = np.maximum(nu, FEWEST_DEGREES)
+    result: Array = shrunk / counts * (nu / (nu - 2.0))
+    return result
+
+
+def _prior(squares: Array, d: Array) -> tuple[float, float]:
+    """Degrees of freedom and scale of the variances' distribution, by marginal likelihood.
+
+    s² = squares/d is s₀² times an F variable of (d, d₀) degrees of freedom.
+    """
+
+    def likelihood(prior: float) -> tuple[float, float]:
+        low, high = 1e-12, 1e12  # of s₀² over the mean variance: its slope falls with s₀²
+        mean = squares.sum() / d.sum()
+        for _ in range(BISECTIONS):
+            middle = math.sqrt(low * high)
+            share = squares / (prior * middle * mean + squares)
+            rises = float(((d + prior) * share - d).sum()) > 0
+            low, high = (middle, high) if rises else (low, middle)
+        scale = math.sqrt(low * high) * mean
+        half, own = torch.from_numpy(d / 2), torch.tensor(prior / 2, dtype=torch.float64)
+        beta = torch.lgamma(half) + torch.lgamma(own) - torch.lgamma(half + own)
+        terms = (
+            -d / 2 * math.log(prior * scale)
+            - beta.numpy()
+            - (d + prior) / 2 * np.log1p(squares / (prior * scale))
+        )
+        return float(terms.sum()), scale
+
+    found = {prior: likelihood(prior) for prior in DEGREES}
+    best = max(found, key=lambda prior: found[prior][0])
+    return best, found[best][1]
+
+
+def _biases(
+    place: npt.NDArray[np.intp],
+    rater: npt.NDArray[np.intp],
+    numbers: Array,
+    items: int,
+    people: int,
+) -> Array:
+    """Least squares by turns: items given raters, raters given items."""
+    bias = np.zeros(people)
+    scale = float(np.ptp(numbers)) or 1.0
+    for _ in range(ROUNDS):
+        means, _ = _means(place, numbers - bias[rater], items)
+        new, rated = _means(rater, numbers - means[place], people)
+        new -= np.average(new, weights=rated)
+        moved = float(np.abs(new - bias).max())
+        bias = new
+        if moved < CLOSE * scale:
+            break
+    return bias
+
+
+def _groups(
+    place: npt.NDArray[np.intp], rater: npt.NDArray[np.intp], items: int, people: int
+) -> int:
+    """How many parts the graph of items and raters falls into."""
+    part = np.arange(people)
+    while True:
+        lowest = np.full(items, people)
+        np.minimum.at(lowest, place, part[rater])
+        new = part.copy()
+        np.minimum.at(new, rater, lowest[place])
+        if np.array_equal(new, part):
+            return len(np.unique(part))
+        part = new
+
+
+def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyLabels:
+    r"""A value and its ±: a number of standard deviations, or a range with nothing beyond it.
+
+    With a level, the error is normal and within ± with that probability: variance = (h/z)², z the
+    normal quantile of (1 + level)/2. ``level=0.6827`` says that ± is the standard deviation. With
+    none, the truth is anywhere within ± alike, as with a reading off a scale or a rounded number:
+    variance = h²/3.
+
+    Args:
+        y: Values.
+        half_width: What stands behind the ±, as y, or one number.
+        level: Probability that the truth lies within, or None for all of it and evenly so.
+
+    Example:
+        >>> plus_minus([10.0], [2.0], level=0.6827).variance.round(3)
+        array([4.])
+        >>> plus_minus([10.0], 0.5).variance.round(4)
+        array([0.0833])
+    """
+    values, half = to_tensor("y", y), to_tensor("half_width", half_width)
+    _non_negative("half_width", half)
+    share = 1.0 / 3.0 if level is None else 1.0 / _quantile(level) ** 2
+    return _pair(y, values, half.double() ** 2 * share)
+
+
+def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
+    r"""A confidence interval's two ends: its middle, and the variance that its width stands for.
+
+    variance = ((high − low)/2z)², z the normal quantile of (1 + level)/2: 1.96 of 95 %. Intervals
+    of a ratio or another positive number are often symmetric in the logarithm: take logarithms
+    first, and learn those.
+
+    Args:
+        low: Lower ends.
+        high: Upper ends, not below the lower ones.
+        level: Probability that the truth lies between them.
+
+    Example:
+        >>> y, variance = interval([8.04], [11.96])
+        >>> y.round(2), variance.round(2)
+        (array([10.]), array([1.]))
+    """
+    below, above = to_tensor("low", low), to_tensor("high", high)
+    if below.shape != above.shape:
+        raise ValueError(
+            f"low and high must be of one shape; found {tuple(below.shape)} and "
+            f"{tuple(above.shape)}"
+        )
+    _checks.all_elements("high", above, ~(above < below), "at least as large as low")
+    half = (above.double() - below.double()) / 2
+    return _pair(low, (below + above) / 2, (half / _quantile(level)) ** 2)
+
+
+def samples(values: Any, axis: int = -1) -> NoisyLabels:
+    r"""Monte-Carlo samples of the label: their mean, and how far the truth may be from it.
+
+    The truth is taken for one more draw from the distribution that the samples are of (a posterior,
+    an ensemble, runs of a simulator). Of n samples with variance s²,
+
+    .. math:: \operatorname{variance} = s^2 \left(1 + \frac1n\right) \frac{n-1}{n-3}
+
+    s² for many. The factors are for the mean, which is not that of the distribution, and for s²,
+    which is not its variance. Where the *mean* of the distribution is the truth, and the samples
+    are noisy measurements of it, use :func:`repeats`.
+
+    Args:
+        values: (..., samples), four at least.
+        axis: Which axis the samples are along.
+
+    Example:
+        >>> samples([[1.0, 2.0, 3.0, 4.0, 5.0]]).y
+        array([3.])
+    """
+    tensor = to_tensor("values", values)
+    count = _count("values", tensor, axis, FEWEST_SAMPLES)
+    spread = tensor.double().var(dim=axis, correction=1)
+    factor = (1 + 1 / count) * (count - 1) / (count - 3)
+    return _pair(values, tensor.mean(dim=axis), spread * factor)
+
+
+def ensemble(means: Any, variances: Any = None, axis: int = 0) -> NoisyLabels:
+    r"""Predictions of an ensemble, each with a variance of its own or not: a mixture.
+
+    The truth is drawn by one more member like these: the variances' mean, and the spread of the
+    means about theirs, by the law of total variance:
+
+    .. math:: \operatorname{variance} = \frac1M \sum_m \sigma_m^2 + \left(1 + \frac1M\right) s^2
+
+    with s² the sample variance of the M means (a mixture of exactly these members has
+    (1 − 1/M) s² in its place). Without variances of their own, see :func:`samples`.
+
+    Args:
+        means: (members, ...).
+        variances: As `means`; or None.
+        axis: Which axis the members are along.
+
+    Example:
+        >>> y, variance = ensemble([[1.0], [3.0]], [[0.5], [1.5]])
+        >>> y, variance
+        (array([2.]), array([4.]))
+    """
+    if variances is None:
+        return samples(means, axis)
+    tensor, own = to_tensor("means", means), to_tensor("variances", variances)
+    if own.shape != tensor.shape:
+        raise ValueError(
+            f"variances must have the shape of means, {tuple(tensor.shape)}; "
+            f"found {tuple(own.shape)}"
+        )
+    _non_negative("variances", own)
+    count = _count("means", tensor, axis, 2)
+    spread = tensor.double().var(dim=axis, correction=1)
+    variance = own.double().mean(dim=axis) + (1 + 1 / count) * spread
+    return _pair(means, tensor.mean(dim=axis), variance)
+
+
+def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
+    r"""What a filter or smoother believes: a component of its mean, and the variance of that.
+
+    With mean m and covariance P of a state, and weights h, y = h·m and variance = hᵀPh. It is
+    calibrated if the filter is: with the right model and noise. Labels of one track are correlated,
+    which no loss over single labels knows of: they are worth less than as many apart.
+
+    Args:
+        states: A state, or a sequence of them: objects with a mean (`mean`, `x` or `loc`) and a
+            covariance (`covariance`, `covariance_matrix`, `cov` or `P`), or pairs of the two.
+        component: Which number of the state is the label; or weights, of several together.
+
+    Example:
+        >>> state = (np.array([3.0, 1.0]), np.array([[4.0, 0.0], [0.0, 9.0]]))
+        >>> posterior([state, state], component=1)
+        NoisyLabels(y=array([1., 1.]), variance=array([9., 9.]))
+    """
+    one = _is_state(states)
+    pairs = [_state(state) for state in ([states] if one else states)]
+    if not pairs:
+        raise ValueError("states must not be empty")
+    labels, variances = [], []
+    for mean, covariance in pairs:
+        h = _weights(component, len(mean))
+        labels.append(float(h @ mean))
+        variances.append(float(h @ covariance @ h))
+    if min(variances) < 0:
+        row = int(np.argmin(variances))
+        raise ValueError(
+            f"covariances must not be negative; found a variance of {variances[row]:g} in state "
+            f"{row}"
+        )
+    if one:
+        return NoisyLabels(np.float64(labels[0]), np.float64(variances[0]))
+    return NoisyLabels(np.array(labels), np.array(variances))
+
+
+def _is_state(states: Any) -> bool:
+    if isinstance(states, tuple) and len(states) == 2 and not _is_state(states[0]):
+        shapes = [np.ndim(part) for part in states]
+        return shapes in ([1, 2], [0, 0], [2, 2])
+    return any(hasattr(states, name) for name in COVARIANCES)
+
+
+def _state(state: Any) -> tuple[Array, Array]:
+    if isinstance(state, tuple) and len(state) == 2:
+        mean, covariance = state
+    else:
+        found = [
+            next((getattr(state, n) for n in names if hasattr(state, n)), None)
+            for names in (MEANS, COVARIANCES)
+        ]
+        if found[0] is None or found[1] is None:
+            raise TypeError(
+                f"a state must have a mean ({', '.join(MEANS)}) and a covariance "
+                f"({', '.join(COVARIANCES)}), or be a pair of them; found {_checks.describe(state)}"
+            )
+        mean, covariance = found
+    m = np.asarray(mean, dtype=np.float64).reshape(-1)  # a column vector, in some libraries
+    p = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
+    if p.shape != (len(m), len(m)):
+        raise ValueError(
+            f"a covariance must have shape ({len(m)}, {len(m)}), as its mean has {len(m)} numbers; "
+            f"found {p.shape}"
+        )
+    return m, p
+
+
+def _weights(component: int | Sequence[float], size: int) -> Array:
+    if np.ndim(component) == 0:
+        place = _checks.integer("component", component, at_least=-size)
+        if place >= size:
+            raise ValueError(f"component must be one of {size}, from 0 on; found {place}")
+        one: Array = np.eye(size)[place]
+        return one
+    h = np.asarray(component, dtype=np.float64)
+    if h.shape != (size,):
+        raise ValueError(f"component must be a number or {size} weights; found shape {h.shape}")
+    return h
+
+
+def poll(
+    share: Any, count: Any, *, population: float | None = None, design_effect: float = 1.0
+) -> NoisyLabels:
+    r"""Polls: a share of those asked, and its sampling variance.
+
+    .. math:: \operatorname{variance} = \mathrm{deff}\,\frac{p(1-p)}{n}\left(1-\frac{n}{N}\right),
+              \qquad p = \frac{n \cdot \mathrm{share} + 1}{n + 2}
+
+    The p of the variance is Laplace's, a little towards one half, so that a share of 0 or 1 among
+    few is not taken for certain. What a poll gets wrong for other reasons than its size (who
+    answers, what is asked) is not in it.
+
+    Args:
+        share: In [0, 1].
+        count: How many were asked, as `share` or one number.
+        population: How many there are in all, if those asked are not few of them.
+        design_effect: By what a sample that is not simple (clusters, weights) is worse, 1 or more.
+
+    Example:
+        >>> poll([0.5, 0.0], [98, 8]).variance.round(5)
+        array([0.00255, 0.01125])
+    """
+    p, n = to_tensor("share", share), to_tensor("count", count).double()
+    _checks.all_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
+    _checks.all_elements("count", n, n > 0, "positive")
+    effect = _checks.real_number("design_effect", design_effect, _checks.Range(1.0))
+    towards_half = (n * p.double() + 1) / (n + 2)
+    variance = effect * towards_half * (1 - towards_half) / n
+    if population is not None:
+        _checks.real_number("population", population, _checks.POSITIVE)
+        _checks.all_elements("count", n, n <= population, f"at most the population, {population:g}")
+        variance = variance * (1 - n / population)
+    return _pair(share, p, variance)
+
+
+def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
+    r"""Counts: the rate of a Poisson process, events over exposure.
+
+    variance = (k + 1)/exposure²: of k events, k is what the variance is estimated by, and one more
+    keeps 0 events from being certain (its mean of (k − λ)²/(k + 1) is 1 + 1/λ for λ that are not
+    small, while k alone gives infinity).
+
+    Args:
+        events: k, 0 or more.
+        exposure: Time, area or trials behind each, as `events` or one number.
+
+    Example:
+        >>> counts([24.0, 0.0], exposure=2.0)
+        NoisyLabels(y=array([12.,  0.]), variance=array([6.25, 0.25]))
+    """
+    k, time = _events("events", events), _positive("exposure", exposure)
+    return _pair(events, k / time, (k.double() + 1) / time.double() ** 2)
+
+
+def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
+    r"""The logarithm of a Poisson rate, by the delta method.
+
+    y = log((k + ½)/exposure), variance = 1/(k + ½), as the derivative of the logarithm is 1/λ and
+    the variance λ. The half takes out most of the bias, and keeps 0 events finite; below some five
+    events it is rough.
+
+    Args:
+        events: k, 0 or more.
+        exposure: As for :func:`counts`.
+
+    Example:
+        >>> log_counts([99.5]).variance
+        array([0.01])
+    """
+    k, time = _events("events", events), _positive("exposure", exposure)
+    return _pair(events, ((k + 0.5) / time).log(), 1 / (k.double() + 0.5))
+
+
+def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
+    r"""The logarithm of the ratio of two counts, by the delta method.
+
+    y = log((a + ½)/(b + ½)), variance = 1/(a + ½) + 1/(b + ½): enrichment scores, odds, relative
+    rates. Exponentials of labels with large variances are far from symmetric: learn the logarithm.
+
+    Args:
+        events: a, 0 or more.
+        others: b, as `events`.
+
+    Example:
+        >>> y, variance = log_count_ratio([19.5], [19.5])
+        >>> y, variance
+        (array([0.]), array([0.1]))
+    """
+    a, b = _events("events", events), _events("others", others)
+    variance = 1 / (a.double() + 0.5) + 1 / (b.double() + 0.5)
+    return _pair(events, ((a + 0.5) / (b + 0.5)).log(), variance)
+
+
+def count_ratio(events: Any, others: Any) -> NoisyLabels:
+    r"""The ratio of two counts a/b, by the delta method.
+
+    variance = (a/b)²(1/a + 1/b), with a and b each raised by one within it, as for
+    :func:`counts`. For b below some twenty the logarithm (:func:`log_count_ratio`) is the better
+    label.
+
+    Args:
+        events: a, 0 or more.
+        others: b, more than 0.
+
+    Example:
+        >>> count_ratio([100.0], [100.0]).y
+        array([1.])
+    """
+    a, b = _events("events", events), _events("others", others)
+    _checks.all_elements("others", b, b > 0, "positive")
+    ratio = a / b
+    up, down = a.double() + 1, b.double() + 1
+    return _pair(events, ratio, (up / down) ** 2 * (1 / up + 1 / down))
+
+
+def bootstrapped(
+    reward: Any,
+    next_value: Any,
+    next_variance: Any,
+    *,
+    gamma: float,
+    terminal: Any = None,
+    reward_variance: Any = None,
+) -> NoisyLabels:
+    r"""Bootstrapped targets of reinforcement learning: r + γV(s′), and γ² times V's variance.
+
+    After a terminal state nothing follows: y = r, and the variance is that of the reward, 0 if it
+    is known. A variance of 0 makes such a label the most trusted of its batch, which it is.
+
+    Args:
+        reward: r, (N,).
+        next_value: What a critic, or the mean of several, says of the next state.
+        next_variance: Of that: of several critics, see :func:`ensemble`.
+        gamma: Discount, in (0, 1].
+        terminal: Whether the episode ended, truth values or 0 and 1; None if it never did. What a
+            critic says of a terminal state is not looked at.
+        reward_variance: Of the reward, if it is noisy.
+
+    Example:
+        >>> y, variance = bootstrapped([1.0, 1.0], [10.0, 10.0], [4.0, 4.0], gamma=0.5,
+        ...                            terminal=[False, True])
+        >>> y, variance
+        (array([6., 1.]), array([1., 0.]))
+    """
+    r, value = to_tensor("reward", reward), to_tensor("next_value", next_value)
+    v = to_tensor("next_variance", next_variance)
+    for name, tensor in (("next_value", value), ("next_variance", v)):
+        if tensor.shape != r.shape:
+            raise ValueError(
+                f"{name} must have the shape of reward, {tuple(r.shape)}; "
+                f"found {tuple(tensor.shape)}"
+            )
+    discount = _checks.real_number(
+        "gamma", gamma, _checks.Range(0.0, limit=1.0, open_below=True, closed=True)
+    )
+    ends = torch.zeros(r.shape, dtype=torch.bool, device=r.device)
+    if terminal is not None:
+        ends = torch.as_tensor(terminal, device=r.device).bool()
+        if ends.shape != r.shape:
+            raise ValueError(
+                f"terminal must have the shape of reward, {tuple(r.shape)}; "
+                f"found {tuple(ends.shape)}"
+            )
+    _non_negative("next_variance", torch.where(ends, 0.0, v))
+    y = r + torch.where(ends, 0.0, discount * value)
+    variance = torch.where(ends, 0.0, discount**2 * v.double())
+    if reward_variance is not None:
+        own = to_tensor("reward_variance", reward_variance)
+        _non_negative("reward_variance", own)
+        variance = variance + own
+    return _pair(reward, y, variance)
+
+
+def _pair(given: Any, y: Tensor, variance: Tensor) -> NoisyLabels:
+    """As they were given: tensors of their dtype, or arrays of float64."""
+    if variance.ndim:
+        _checks.same_shape("the error bars", variance, "the labels", y)
+    variance = variance.expand(y.shape)
+    if isinstance(given, Tensor):
+        return NoisyLabels(y, variance.to(y.dtype))
+    return NoisyLabels(like(given, y.double()), like(given, variance.contiguous()))
+
+
+def _quantile(level: float) -> float:
+    """Of a standard normal distribution: within ± this much of 0 with this probability."""
+    share = float(_checks.real_number("level", level, UNIT))
+    half = torch.tensor((1 + share) / 2, dtype=torch.float64)
+    return float(torch.special.ndtri(half))
+
+
+def _count(name: str, values: Tensor, axis: int, least: int) -> int:
+    if not -values.ndim <= axis < values.ndim:
+        raise ValueError(f"axis must be one of {name}, {values.ndim}; found {axis}")
+    if values.shape[axis] < least:
+        raise ValueError(
+            f"{name} must be {least} or more along axis {axis}; found {values.shape[axis]}"
+        )
+    return values.shape[axis]
+
+
+def _non_negative(name: str, values: Tensor) -> None:
+    _checks.all_elements(name, values, values >= 0, "non-negative and not NaN")
+
+
+def _events(name: str, values: Any) -> Tensor:
+    tensor = to_tensor(name, values)
+    _non_negative(name, tensor)
+    return tensor
+
+
+def _positive(name: str, values: Any) -> Tensor:
+    tensor = to_tensor(name, values)
+    _checks.all_elements(name, tensor, tensor > 0, "positive")
+    return tensor

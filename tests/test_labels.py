@@ -1,0 +1,297 @@
+"""Labels from real labelling processes: simulated, and their variances held to the errors made."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import biv
+from biv import labels
+
+N = 20_000
+
+
+def kalman_track(rng, steps=60):
+    """A body that drifts at random, seen in noise: the filter's states, and where it was."""
+    f, h = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0]])
+    q, r = np.diag([0.01, 0.02]), 4.0
+    truth = rng.multivariate_normal([0.0, 0.0], np.eye(2))
+    mean, covariance = np.zeros(2), np.eye(2)
+    states, positions = [], []
+    for _ in range(steps):
+        truth = f @ truth + rng.multivariate_normal([0, 0], q)
+        mean, covariance = f @ mean, f @ covariance @ f.T + q
+        seen = truth[0] + math.sqrt(r) * rng.normal()
+        gain = covariance @ h.T / (h @ covariance @ h.T + r)
+        mean = mean + gain[:, 0] * (seen - mean[0])
+        covariance = covariance - gain @ h @ covariance
+        states.append(SimpleNamespace(x=mean[:, None], P=covariance))
+        positions.append(truth[0])
+    return states[-1], positions[-1]
+
+
+def grouped(rng, counts, spread):
+    """Items measured so many times, each with a spread of its own."""
+    truth = rng.normal(size=len(counts)) * 5
+    items = np.repeat(np.arange(len(counts)), counts)
+    return truth, items, truth[items] + spread[items] * rng.normal(size=len(items))
+
+
+def equal_repeats(rng):
+    counts = rng.integers(1, 5, size=N)
+    truth, items, values = grouped(rng, counts, np.full(N, 2.0))
+    return truth, labels.repeats(items, values)
+
+
+def unequal_repeats(rng):
+    """Variances that follow the distribution that is assumed of them."""
+    counts, d0 = rng.integers(1, 6, size=N), 10.0
+    spread = np.sqrt(d0 / rng.chisquare(d0, size=N))
+    truth, items, values = grouped(rng, counts, spread)
+    return truth, labels.repeats(items, values)
+
+
+def other_repeats(rng):
+    """Variances that do not: two kinds of items, one ten times as noisy."""
+    counts = rng.integers(2, 6, size=N)
+    truth, items, values = grouped(rng, counts, np.where(rng.random(N) < 0.5, 1.0, 2.0))
+    return truth, labels.repeats(items, values)
+
+
+def crowd(rng):
+    counts = rng.integers(2, 6, size=4000)
+    truth, items, values = grouped(rng, counts, np.full(4000, 1.0))
+    raters = rng.integers(0, 60, size=len(items))
+    bias = rng.normal(size=60) * 2
+    found = labels.ratings(items, values + bias[raters], raters)
+    return truth + np.average(bias[raters]), found
+
+
+def normal(rng):
+    truth, std = rng.normal(size=N), rng.uniform(0.1, 3, size=N)
+    return truth, truth + std * rng.normal(size=N), std
+
+
+def ranges(rng):
+    truth, y, std = normal(rng)
+    return truth, labels.plus_minus(y, 1.6448536 * std, level=0.9)
+
+
+def rounded(rng):
+    truth = rng.uniform(0, 100, size=N)
+    return truth, labels.plus_minus(truth.round(), 0.5)
+
+
+def intervals(rng):
+    truth, y, std = normal(rng)
+    return truth, labels.interval(y - 1.959964 * std, y + 1.959964 * std)
+
+
+def monte_carlo(rng, n):
+    centre, std = rng.normal(size=N), rng.uniform(0.1, 3, size=N)
+    draws = centre + std * rng.normal(size=(n + 1, N))
+    return draws[0], labels.samples(draws[1:], axis=0)
+
+
+def mixture(rng):
+    centre, between = rng.normal(size=N), rng.uniform(0.1, 2, size=N)
+    means = centre + between * rng.normal(size=(31, N))
+    own = rng.uniform(0.1, 2, size=(31, N))
+    truth = means[0] + np.sqrt(own[0]) * rng.normal(size=N)
+    return truth, labels.ensemble(means[1:], own[1:])
+
+
+def tracks(rng):
+    states, truth = zip(*(kalman_track(rng) for _ in range(400)), strict=True)
+    return np.array(truth), labels.posterior(states, component=0)
+
+
+def polls(rng):
+    truth, n = rng.uniform(0.05, 0.95, size=N), rng.integers(40, 2000, size=N)
+    return truth, labels.poll(rng.binomial(n, truth) / n, n)
+
+
+def finite_polls(rng):
+    truth, n = rng.integers(40, 160, size=N), rng.integers(40, 150, size=N)
+    asked = rng.hypergeometric(truth, 200 - truth, n)
+    return truth / 200, labels.poll(asked / n, n, population=200)
+
+
+def poisson(rng):
+    rate, time = rng.uniform(20, 100, size=N), rng.uniform(1, 3, size=N)
+    return rate, labels.counts(rng.poisson(rate * time), time)
+
+
+def log_poisson(rng):
+    rate = rng.uniform(20, 200, size=N)
+    return np.log(rate), labels.log_counts(rng.poisson(rate))
+
+
+def log_ratios(rng):
+    a, b = rng.uniform(30, 300, size=(2, N))
+    return np.log(a / b), labels.log_count_ratio(rng.poisson(a), rng.poisson(b))
+
+
+def ratios(rng):
+    a, b = rng.uniform(100, 300, size=N), rng.uniform(300, 900, size=N)
+    return a / b, labels.count_ratio(rng.poisson(a), rng.poisson(b))
+
+
+def targets(rng):
+    value, std, reward = rng.normal(size=N), rng.uniform(0.5, 2, size=N), rng.normal(size=N)
+    ends = rng.random(N) < 0.2
+    estimate = value + std * rng.normal(size=N)
+    noisy = reward + 0.3 * rng.normal(size=N)
+    found = labels.bootstrapped(
+        noisy, estimate, std**2, gamma=0.9, terminal=ends, reward_variance=np.full(N, 0.09)
+    )
+    return reward + np.where(ends, 0, 0.9 * value), found
+
+
+# What a delta method leaves out, of the order of one over the count, is allowed for.
+CALIBRATED = {
+    "equal repeats": (equal_repeats, 0), "unequal repeats": (unequal_repeats, 0.02),
+    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "ranges": (ranges, 0),
+    "rounded": (rounded, 0), "intervals": (intervals, 0),
+    "few samples": (lambda rng: monte_carlo(rng, 8), 0),
+    "samples": (lambda rng: monte_carlo(rng, 50), 0), "mixture": (mixture, 0),
+    "tracks": (tracks, 0), "polls": (polls, 0.01), "finite polls": (finite_polls, 0.02),
+    "counts": (poisson, 0.03), "log counts": (log_poisson, 0.02),
+    "log ratios": (log_ratios, 0.02), "ratios": (ratios, 0.02), "targets": (targets, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("process", CALIBRATED)
+def test_a_variance_is_that_of_the_error(process):
+    simulate, bias = CALIBRATED[process]
+    truth, found = simulate(np.random.default_rng(0))
+    chi = biv.metrics.reduced_chi_squared(truth, found.y, found.variance)
+    assert abs(chi.value - 1) < 4 * chi.stderr + bias
+    assert (
+        abs(np.mean(found.y - truth)) < 5 * np.std(found.y - truth) / math.sqrt(len(truth)) + 0.03
+    )
+
+
+def test_few_values_borrow_from_many():
+    """Of two values that happen to agree nobody learns that they are exact."""
+    rng = np.random.default_rng(3)
+    items, values = np.repeat(np.arange(300), 3), rng.normal(size=900)
+    values[:3] = 1.0  # by chance
+    found = labels.repeats([*items, 300], [*values, 0.0])
+    assert found.variance[0] == pytest.approx(1 / 3, rel=0.3)
+    assert found.variance[300] == pytest.approx(1, rel=0.2)  # one value, and still an error bar
+    assert found.counts[0] == 3
+    assert found.counts[300] == 1
+
+
+def test_many_values_speak_for_themselves():
+    rng = np.random.default_rng(4)
+    spread = np.repeat([1.0, 10.0], 50)
+    items = np.repeat(np.arange(100), 200)
+    found = labels.repeats(items, spread[items] * rng.normal(size=20_000))
+    np.testing.assert_allclose(found.variance, spread**2 / 200, rtol=0.5)
+
+
+def test_biases_of_raters_are_taken_out():
+    rng = np.random.default_rng(5)
+    truth, bias = rng.normal(size=500), np.array([3.0, 0.0, -3.0, 1.0])
+    items, raters = np.repeat(np.arange(500), 2), rng.integers(0, 4, size=1000)
+    values = truth[items] + bias[raters] + 0.1 * rng.normal(size=1000)
+    plain, found = labels.ratings(items, values), labels.ratings(items, values, raters)
+    off = found.y - truth - np.mean(bias[raters])
+    assert np.std(off) < 0.1
+    assert np.std(plain.y - truth) > 1
+    assert found.variance.mean() < plain.variance.mean() / 20
+
+
+def test_names_may_be_text_and_come_back_in_order():
+    found = labels.ratings(["b", "a", "b", "a"], [1.0, 2.0, 3.0, 6.0])
+    assert found.items.tolist() == ["a", "b"]
+    assert found.y.tolist() == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_stay_tensors(dtype):
+    ones = torch.ones(3, dtype=dtype)
+    for found in (
+        labels.plus_minus(ones, ones, level=0.9),
+        labels.interval(ones, 2 * ones),
+        labels.samples(torch.randn(3, 5, dtype=dtype)),
+        labels.ensemble(torch.randn(5, 3, dtype=dtype), torch.ones(5, 3, dtype=dtype)),
+        labels.bootstrapped(ones, ones, ones, gamma=0.9, terminal=torch.tensor([0, 1, 0])),
+    ):
+        for tensor in found:
+            assert tensor.dtype == dtype
+            assert tensor.shape == (3,)
+
+
+def test_a_terminal_state_is_not_looked_at():
+    y, variance = labels.bootstrapped(
+        [1.0, 1.0], [np.nan, 2.0], [np.nan, 1.0], gamma=1.0, terminal=[True, False]
+    )
+    assert y.tolist() == [1.0, 3.0]
+    assert variance.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        SimpleNamespace(mean=[1.0, 2.0], cov=[[1.0, 0.5], [0.5, 4.0]]),
+        SimpleNamespace(x=np.array([[1.0], [2.0]]), P=np.array([[1.0, 0.5], [0.5, 4.0]])),
+        torch.distributions.MultivariateNormal(
+            torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 0.5], [0.5, 4.0]])
+        ),
+        (np.array([1.0, 2.0]), np.array([[1.0, 0.5], [0.5, 4.0]])),
+    ],
+    ids=["scipy", "filterpy", "torch", "pair"],
+)
+def test_states_of_several_libraries(state):
+    assert labels.posterior(state, component=1) == (pytest.approx(2.0), pytest.approx(4.0))
+    y, variance = labels.posterior([state] * 3, component=[1.0, -1.0])
+    np.testing.assert_allclose(y, -1.0)
+    np.testing.assert_allclose(variance, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: labels.repeats([1, 2], [1.0, 2.0]), "two values at least"),
+        (lambda: labels.repeats([1, 1], [2.0, 2.0]), "spread is 0"),
+        (lambda: labels.repeats([1, 1], [2.0]), "two columns of equal length"),
+        (lambda: labels.repeats([], []), "must not be empty"),
+        (lambda: labels.repeats([1, 1], [2.0, np.nan]), "found nan in row 1"),
+        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "2 groups"),
+        (lambda: labels.ratings([1, 1], [1.0, 2.0], ["a", "b"]), "too few to tell"),
+        (lambda: labels.plus_minus([1.0], [-1.0]), "half_width must be non-negative"),
+        (lambda: labels.plus_minus([1.0], [1.0], level=1.0), "level must be in"),
+        (lambda: labels.plus_minus([1.0, 2.0], [1.0, 2.0, 3.0]), "must have the shape"),
+        (lambda: labels.interval([2.0], [1.0]), "at least as large as low"),
+        (lambda: labels.interval([2.0], [3.0, 4.0]), "of one shape"),
+        (lambda: labels.samples([[1.0, 2.0, 3.0]]), "must be 4 or more along axis -1; found 3"),
+        (lambda: labels.samples([1.0, 2.0, 3.0, 4.0], axis=1), "axis must be one of"),
+        (lambda: labels.ensemble([[1.0], [2.0]], [[1.0]]), "variances must have the shape"),
+        (lambda: labels.posterior([(np.ones(2), np.eye(3))]), "must have shape"),
+        (lambda: labels.posterior([(np.ones(1), -np.eye(1))]), "must not be negative"),
+        (lambda: labels.posterior([(np.ones(2), np.eye(2))], component=2), "one of 2"),
+        (lambda: labels.posterior([]), "must not be empty"),
+        (lambda: labels.poll([1.5], [10]), "share must be in"),
+        (lambda: labels.poll([0.5], [0]), "count must be positive"),
+        (lambda: labels.poll([0.5], [100], population=50), "at most the population, 50"),
+        (lambda: labels.counts([-1.0]), "events must be non-negative"),
+        (lambda: labels.counts([1.0], 0.0), "exposure must be positive"),
+        (lambda: labels.count_ratio([1.0], [0.0]), "others must be positive"),
+        (lambda: labels.bootstrapped([1.0], [1.0], [-1.0], gamma=0.9), "next_variance must be"),
+        (lambda: labels.bootstrapped([1.0], [1.0, 2.0], [1.0], gamma=0.9), "shape of reward"),
+        (lambda: labels.bootstrapped([1.0], [1.0], [1.0], gamma=1.5), "gamma must be in"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_state_without_a_covariance_is_told():
+    with pytest.raises(TypeError, match="a state must have a mean"):
+        labels.posterior([SimpleNamespace(mean=[1.0])])
