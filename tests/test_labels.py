@@ -69,6 +69,15 @@ def crowd(rng):
     return truth + np.average(bias[raters]), found
 
 
+def busy_crowd(rng):
+    """Raters of whom each has rated little: their biases are uncertain, and cost degrees."""
+    truth, items, values = grouped(rng, np.full(3000, 3), np.full(3000, 1.0))
+    raters = rng.integers(0, 1000, size=len(items))
+    bias = rng.normal(size=1000)
+    found = labels.ratings(items, values + bias[raters], raters)
+    return truth + np.average(bias[raters]), found
+
+
 def normal(rng):
     truth, std = rng.normal(size=N), rng.uniform(0.1, 3, size=N)
     return truth, truth + std * rng.normal(size=N), std
@@ -153,7 +162,7 @@ def targets(rng):
 # What a delta method leaves out, of the order of one over the count, is allowed for.
 CALIBRATED = {
     "equal repeats": (equal_repeats, 0), "unequal repeats": (unequal_repeats, 0.02),
-    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "ranges": (ranges, 0),
+    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "busy crowd": (busy_crowd, 0), "ranges": (ranges, 0),
     "rounded": (rounded, 0), "intervals": (intervals, 0),
     "few samples": (lambda rng: monte_carlo(rng, 8), 0),
     "samples": (lambda rng: monte_carlo(rng, 50), 0), "mixture": (mixture, 0),
@@ -204,6 +213,24 @@ def test_biases_of_raters_are_taken_out():
     assert np.std(off) < 0.1
     assert np.std(plain.y - truth) > 1
     assert found.variance.mean() < plain.variance.mean() / 20
+
+
+def test_a_crowd_as_a_whole_is_taken_to_be_right():
+    rng = np.random.default_rng(6)
+    items, raters = rng.integers(0, 40, size=300), rng.integers(0, 9, size=300)
+    values = rng.normal(size=300) + raters
+    found = labels.ratings(items, values, raters)
+    assert np.average(found.y, weights=found.counts) == pytest.approx(values.mean(), abs=1e-6)
+
+
+def test_of_hardly_anything_known_the_variance_is_finite():
+    """Pairs of values whose spreads differ by orders of magnitude."""
+    rng = np.random.default_rng(7)
+    items = np.repeat(np.arange(400), 2)
+    spread = np.exp(4 * rng.normal(size=400))
+    found = labels.repeats(items, spread[items] * rng.normal(size=800))
+    assert (found.variance > 0).all()
+    assert np.median(found.variance / spread**2) < 10
 
 
 def test_names_may_be_text_and_come_back_in_order():

@@ -133,7 +133,8 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
         )
     bias = _biases(place, rater, numbers, len(names), len(people))
     means, counts = _means(place, numbers - bias[rater], len(names))
-    rated = np.bincount(rater, minlength=len(people))
+    # What a rating tells about its rater, beside the others of the same item.
+    rated = _sums(rater, 1 - 1 / counts[place], len(people))
     residual = numbers - bias[rater] - means[place]
     freedom = len(numbers) - len(names)
     left = freedom - (len(people) - 1)  # the biases were fitted to the same ratings
@@ -144,7 +145,7 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
         )
     squares = _sums(place, residual**2, len(names)) * (freedom / left)
     noise = squares.sum() / freedom
-    # Each rater's bias is uncertain by noise/ratings, and enters a mean of n ratings by 1/n².
+    # Each rater's bias is uncertain by noise/rated, and enters a mean of n ratings by 1/n².
     uncertain = _sums(place, (noise / rated)[rater], len(names)) / counts**2
     variance = _moderated(squares, counts - 1, counts) + uncertain
     return GroupedLabels(means, variance, names, counts)
