@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache
 from importlib import metadata
@@ -207,9 +208,10 @@ def _outcomes(
         min(workers, len(stacks)), context, initializer=_begin, initargs=(steps, stop, os.getpid())
     )
     with pool:
-        waiting: dict[Future[list[Outcome]], Sequence[Run]] = {
-            pool.submit(_work_on, stack): stack for stack in stacks
-        }
+        with _deaf():
+            waiting: dict[Future[list[Outcome]], Sequence[Run]] = {
+                pool.submit(_work_on, stack): stack for stack in stacks
+            }
         try:
             while waiting:
                 done, _ = wait(waiting, timeout=POLL, return_when=FIRST_COMPLETED)
@@ -226,6 +228,19 @@ def _outcomes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """What is started meanwhile does not hear Ctrl-C, from its first moment on: it is for us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 # Of this worker process: the counter that all share, and the event that ends them all.
 _steps: Any = None
 _stop: Any = None
@@ -235,7 +250,6 @@ def _begin(steps: Any, stop: Any, parent: int) -> None:
     """Set up a worker: one thread, and an end when its parent says so or is no more."""
     global _steps, _stop
     _steps, _stop = steps, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     torch.set_num_threads(1)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
