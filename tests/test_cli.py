@@ -205,7 +205,13 @@ def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path):
     command = [sys.executable, "-m", "biv", "reproduce", "table1", "--dataset", "bike2011"]
     command += ["--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]  # minutes, if it were let
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A test that was itself started in the background may have been told to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert "runs to train" in process.stdout.readline()
     time.sleep(8)  # workers have begun

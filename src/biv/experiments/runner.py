@@ -225,7 +225,7 @@ def _outcomes(
             ) from error
         finally:
             stop.set()  # when all is done, or when interrupted: within a step
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
