@@ -1,6 +1,7 @@
 """Labels from real labelling processes: simulated, and their variances held to the errors made."""
 
 import math
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -235,6 +236,9 @@ def test_of_hardly_anything_known_the_variance_is_finite():
 
 def test_names_may_be_text_and_come_back_in_order():
     found = labels.ratings(["b", "a", "b", "a"], [1.0, 2.0, 3.0, 6.0])
+    y, variance = pickle.loads(pickle.dumps(found))
+    assert np.array_equal(y, found.y)
+    assert np.array_equal(variance, found.variance)
     assert found.items.tolist() == ["a", "b"]
     assert found.y.tolist() == [4.0, 2.0]
 

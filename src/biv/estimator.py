@@ -420,7 +420,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             schedule,
             loss=loss,
             learning_rate=self._learning_rate(recipe),
-            members=folds if folds < self.folds else self.members,
+            members=folds if pilot or folds < self.folds else self.members,
             folds=folds,
             patience=self.patience or max(FEWEST_EPOCHS, -(-PATIENT_STEPS // steps)),
             seed=seed % 2**20,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from torch import Tensor
 
 from biv import _checks
 from biv._arrays import like, to_tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Array = npt.NDArray[np.float64]
 
@@ -46,8 +49,8 @@ class NoisyLabels(NamedTuple):
     variance: Any
 
 
-class GroupedLabels(NamedTuple):
-    """Labels of items that were measured several times.
+class GroupedLabels(NoisyLabels):
+    """Labels of items that were measured several times: a pair like every other, and two notes.
 
     Attributes:
         y: Labels, (items,).
@@ -56,10 +59,20 @@ class GroupedLabels(NamedTuple):
         counts: How many values each is made of.
     """
 
-    y: Array
-    variance: Array
     items: npt.NDArray[Any]
     counts: npt.NDArray[np.int64]
+
+    def __new__(
+        cls, y: Array, variance: Array, items: npt.NDArray[Any], counts: npt.NDArray[np.int64]
+    ) -> Self:
+        """The pair, and the notes beside it."""
+        pair = super().__new__(cls, y, variance)
+        pair.items, pair.counts = items, counts
+        return pair
+
+    def __getnewargs__(self) -> Any:
+        """For copies and pickles."""
+        return self.y, self.variance, self.items, self.counts
 
 
 def repeats(items: Any, values: Any) -> GroupedLabels:

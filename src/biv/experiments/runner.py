@@ -250,6 +250,7 @@ def _begin(steps: Any, stop: Any, parent: int) -> None:
     """Set up a worker: one thread, and an end when its parent says so or is no more."""
     global _steps, _stop
     _steps, _stop = steps, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it is not inherited, as from a thread
     torch.set_num_threads(1)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
