@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
@@ -115,6 +115,16 @@ class FeatureEncoder:
                 raise ValueError(f"column {name} must hold {wanted}, as in training")
             parts += rule.encode(values)
         return np.stack(parts, axis=1)
+
+    def names(self, columns: Sequence[str]) -> list[str]:
+        """Of the columns of the matrix, by those of the table."""
+        found: list[str] = []
+        for name, rule in zip(columns, self.columns, strict=True):
+            if isinstance(rule, Categorical):
+                found += [f"{name}={value}" for value in rule.values]
+            else:
+                found += [name, f"{name} is missing"][: 1 + rule.flagged]
+        return found
 
     def told(self) -> list[dict[str, Any]]:
         """As JSON has it."""

@@ -5,14 +5,18 @@ from biv.datasets.bike import load_bike, load_bike_2011
 from biv.datasets.dataset import Dataset
 from biv.datasets.scaling import FeatureScaler, LabelScaler
 from biv.datasets.splits import Split, split_rows
+from biv.datasets.tables import LabelledTable, Target, read_table
 
 __all__ = [
     "Dataset",
     "FeatureScaler",
     "LabelScaler",
+    "LabelledTable",
     "Split",
+    "Target",
     "load_amyloid",
     "load_bike",
     "load_bike_2011",
+    "read_table",
     "split_rows",
 ]

@@ -1,0 +1,294 @@
+"""A table with labels and error bars, out of files and into memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import _checks, labels
+from biv.datasets.columns import Schema
+from biv.datasets.dataset import Dataset
+from biv.datasets.tablefiles import Files, Part, require_pandas
+from biv.features import FeatureEncoder
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which columns hold the label, its error bar and its importance.
+
+    Attributes:
+        name: Of the label.
+        variance: Of σ².
+        std: Of σ.
+        interval: Of the two ends of a confidence interval.
+        level: Of that interval.
+        weight: Of how much a row matters, whatever its noise.
+
+    Raises:
+        ValueError: More than one kind of error bar is named, or a column twice.
+    """
+
+    name: str
+    variance: str | None = None
+    std: str | None = None
+    interval: tuple[str, str] | None = None
+    level: float = 0.95
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [n for n in ("variance", "std", "interval") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise ValueError(
+                "an error bar is a variance, a standard deviation or an interval; found "
+                f"{' and '.join(given)}"
+            )
+        _checks.real_number("level", self.level, _checks.Range(0.0, limit=1.0, open_below=True))
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(
+                f"label, error bar and weight must be different columns; found {self.names}"
+            )
+
+    @property
+    def error_bars(self) -> list[str]:
+        """Names of the columns that hold them: none, one, or the two of an interval."""
+        return [n for n in (self.variance, self.std, *(self.interval or ())) if n is not None]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all these columns."""
+        weight = [] if self.weight is None else [self.weight]
+        return [self.name, *self.error_bars, *weight]
+
+    def labels(self, part: Part) -> Floats:
+        """NaN where there is none."""
+        y = part.numbers(self.name)
+        part.refuse(self.name, np.isinf(y), "finite")
+        return y
+
+    def variances(self, part: Part) -> Floats | None:
+        """σ², NaN where the cell is missing; None if no column has it."""
+        if self.interval is not None:
+            low, high = (part.numbers(name) for name in self.interval)
+            for name, end in zip(self.interval, (low, high), strict=True):
+                part.refuse(name, np.isinf(end), "finite")
+            part.refuse(self.interval[1], high < low, f"at least as large as {self.interval[0]!r}")
+            known = ~np.isnan(low + high)
+            variance = np.full(len(low), np.nan)
+            variance[known] = labels.interval(low[known], high[known], level=self.level).variance
+            return variance
+        if not self.error_bars:
+            return None
+        bar = part.numbers(self.error_bars[0])
+        part.refuse(self.error_bars[0], bar < 0, "0 or more, as an error bar is")
+        return bar if self.std is None else np.square(bar)
+
+    def weights(self, part: Part) -> Floats | None:
+        """Of the rows; None if no column has them."""
+        if self.weight is None:
+            return None
+        weight = part.numbers(self.weight)
+        part.refuse(self.weight, ~(weight >= 0) | np.isinf(weight), "0 or more, and finite")
+        return weight
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """A table in memory, ready to be learned from.
+
+    Attributes:
+        features: A pandas frame: numbers, and categories as text.
+        y: Labels, (N,).
+        variance: σ² of each, NaN where it is unknown; None if there are none.
+        weight: Importance of each row, or None.
+        rows: Which row of all files each is, from 0 on.
+        unlabelled: How many rows had no label, and were left out.
+        files: Where they are from, each with its number of rows.
+        schema: What the columns mean.
+        target: Which of them hold labels.
+    """
+
+    features: Any
+    y: Floats
+    variance: Floats | None
+    weight: Floats | None
+    rows: npt.NDArray[np.int64]
+    unlabelled: int
+    files: dict[Path, int]
+    schema: Schema
+    target: Target
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def where(self, place: int) -> str:
+        """The file and the row that a row of this table is from, for messages."""
+        row = int(self.rows[place])
+        for path, count in self.files.items():
+            if row < count:
+                return f"{path}, row {row + 1}"
+            row -= count
+        raise IndexError(place)
+
+    @classmethod
+    def read(
+        cls,
+        paths: str | Path | Sequence[str | Path],
+        target: Target,
+        *,
+        features: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        after_part: Callable[[int], object] = lambda _: None,
+    ) -> LabelledTable:
+        """Read files twice: once to see what the columns mean, once for their values.
+
+        Args:
+            paths: See :class:`biv.datasets.tablefiles.Files`.
+            target: Where the labels are.
+            features: Columns to learn from; None for all that `target` does not name.
+            ignore: Columns to leave out.
+            categories: Columns whose numbers are names.
+            after_part: Is told of so many rows read, each row twice.
+
+        Raises:
+            ValueError: A column is missing, a cell is not what it should be, or nothing is left.
+        """
+        files = Files(paths)
+        for name in (*target.names, *(features or ()), *ignore, *categories):
+            files.require(name)
+        if both := set(features or ()) & set(target.names):
+            raise ValueError(f"{min(both)!r} cannot be a feature and a label or its error bar")
+        out = {*target.names, *ignore}
+        names = [n for n in (features or files.columns) if n not in out and n.strip()]
+        schema = Schema.guess(files, names, categories, after_part)
+        if not schema.columns:
+            raise ValueError(f"{files} must have a column to learn from; found none")
+        kept: dict[str, list[Any]] = {}
+        counts: dict[Path, int] = {}
+        before = unlabelled = 0
+        for part in files.parts([*target.names, *schema.names], after_part):
+            y = target.labels(part)
+            used = ~np.isnan(y)
+            unlabelled += int((~used).sum())
+            columns = {
+                "y": y,
+                "variance": target.variances(part),
+                "weight": target.weights(part),
+                "rows": before + np.arange(len(y)),
+            } | {f"x {name}": values for name, values in schema(part).items()}
+            for name, values in columns.items():
+                if values is not None:
+                    kept.setdefault(name, []).append(values[used])
+            counts[part.path] = counts.get(part.path, 0) + len(y)
+            before += len(y)
+        if before == unlabelled:
+            raise ValueError(f"{files} must have rows with a {target.name!r}; found none")
+        whole = {name: _joined(kept.pop(name)) for name in list(kept)}
+        frame = {n.removeprefix("x "): whole.pop(n) for n in list(whole) if n.startswith("x ")}
+        return cls(
+            require_pandas().DataFrame(frame),
+            whole["y"],
+            whole.get("variance"),
+            whole.get("weight"),
+            whole["rows"],
+            unlabelled,
+            counts,
+            schema,
+            target,
+        )
+
+    def dataset(self) -> Dataset:
+        """All of it as numbers: a column for each category, gaps as medians with a column more."""
+        encoder = FeatureEncoder.fit(self.features)
+        names = encoder.names(list(self.features.columns))
+        return Dataset(
+            encoder(self.features),
+            self.y,
+            self.variance,
+            tuple(names),
+            source=", ".join(map(str, self.files)),
+            licence="that of the files",
+        )
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    pandas = require_pandas()
+    return pandas.concat([pandas.Series(part) for part in parts], ignore_index=True).array
+
+
+def read_table(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    target: str,
+    target_var: str | None = None,
+    target_std: str | None = None,
+    target_interval: tuple[str, str] | None = None,
+    level: float = 0.95,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> Dataset:
+    r"""A table with labels and error bars, out of CSV or Parquet files.
+
+    What the columns hold is found out from all their cells. Numbers and truth values stay numbers;
+    dates (ISO 8601) become the day, the day of the year, the day of the week and, if there is one,
+    the hour; other text is a category, a column of 0 and 1 for each, unless it is different in most
+    rows: texts of equal length over few letters are sequences, a category for each position, and
+    others are left out as identifiers are.
+
+    A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?; of Parquet,
+    if it is null. A missing number becomes the median of its column, with a column that says so; a
+    missing category is one of its own; a row without a label is left out, with a warning; a missing
+    error bar is NaN, unknown.
+
+    Args:
+        paths: A file, several with the same columns, or a folder of them.
+        target: Column of the labels.
+        target_var: Column of σ²; or
+        target_std: of σ; or
+        target_interval: the two of a confidence interval; or none of these.
+        level: Of the interval.
+        features: Columns to learn from; None for all others.
+        ignore: Columns to leave out.
+        categories: Columns whose numbers are names, as those of post codes.
+
+    Raises:
+        ValueError: A column is missing, or a cell is not what it should be: the message names the
+            file, the row (from 1 on, the header not among them), the column and the cell.
+        FileNotFoundError: A file is not there.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+        >>> _ = path.write_text("colour,size,y,err\nred,1,2.5,0.1\nblue,2,3.5,0.1\nred,,4.5,0.3\n")
+        >>> data = read_table(path, target="y", target_std="err")
+        >>> data.feature_names
+        ('colour=blue', 'colour=red', 'size', 'size is missing')
+        >>> data.x.tolist()
+        [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 1.5, 1.0]]
+        >>> data.variance.round(2).tolist()
+        [0.01, 0.01, 0.09]
+    """
+    chosen = Target(target, target_var, target_std, target_interval, level)
+    table = LabelledTable.read(
+        paths, chosen, features=features, ignore=ignore, categories=categories
+    )
+    if table.unlabelled:
+        warnings.warn(
+            f"{table.unlabelled} rows have no {target!r} and were left out",
+            UserWarning,
+            stacklevel=2,
+        )
+    for name, reason in table.schema.ignored.items():
+        warnings.warn(f"column {name!r} was left out: {reason}", UserWarning, stacklevel=2)
+    return table.dataset()

@@ -1,0 +1,344 @@
+"""Tables out of files: what cells mean, and how a bad one is named."""
+
+import gzip
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biv
+from biv.datasets import LabelledTable, Target, read_table, tablefiles
+from biv.datasets.columns import Column, Schema
+from biv.datasets.tablefiles import Files
+
+LINES = [
+    "id,size,ok,colour,when,y,err",
+    "a1,1.5,true,red,2024-01-01,10,1",
+    "a2,,false,blue,2024-02-29,11,2",
+    "a3,3,true,,2024-12-31,12,0.5",
+    "a4,4,,red,,13,inf",
+]
+READ = {"target": "y", "target_std": "err"}
+
+
+def write(path, lines=LINES, *, end="\n", encoding="utf-8"):
+    text = end.join(lines) + end
+    content = text.encode(encoding)
+    path.write_bytes(gzip.compress(content) if path.name.endswith(".gz") else content)
+    return path
+
+
+def cells(path):
+    """The same table with types, in Parquet."""
+    frame = pd.DataFrame(
+        {
+            "id": ["a1", "a2", "a3", "a4"],
+            "size": [1.5, None, 3.0, 4.0],
+            "ok": pd.array([True, False, True, None], dtype="boolean"),
+            "colour": ["red", "blue", None, "red"],
+            "when": pd.to_datetime(["2024-01-01", "2024-02-29", "2024-12-31", None]),
+            "y": [10, 11, 12, 13],
+            "err": [1, 2, 0.5, np.inf],
+        }
+    )
+    frame.to_parquet(path)
+    return path
+
+
+def test_kinds_of_columns(tmp_path):
+    data = read_table(write(tmp_path / "a.csv"), **READ, ignore=["id"])
+    assert data.feature_names == (
+        "size", "size is missing", "ok", "ok is missing", "colour=blue", "colour=red", "colour=␀",
+        "when", "when is missing", "when: day of the year", "when: day of the year is missing",
+        "when: day of the week", "when: day of the week is missing",
+    )  # fmt: skip
+    columns = dict(zip(data.feature_names, data.x.T.tolist(), strict=True))
+    assert columns["size"] == [1.5, 3.0, 3.0, 4.0]  # the median of what is known
+    assert columns["size is missing"] == [0, 1, 0, 0]
+    assert columns["ok"] == [1, 0, 1, 1]
+    assert columns["colour=red"] == [1, 0, 0, 1]
+    assert columns["colour=␀"] == [0, 0, 1, 0]
+    assert columns["when"][:3] == [19723, 19782, 20088]  # days since 1970
+    assert columns["when: day of the year"][:3] == [1, 60, 366]
+    assert columns["when: day of the week"][:3] == [0, 3, 1]  # from Monday on
+    assert data.y.tolist() == [10, 11, 12, 13]
+    assert data.variance.tolist() == [1, 4, 0.25, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("windows.csv", {"end": "\r\n"}),
+        ("mac.csv", {"end": "\r"}),
+        ("mark.csv", {"encoding": "utf-8-sig"}),
+        ("packed.csv.gz", {}),
+        ("tabs.tsv", {"lines": [line.replace(",", "\t") for line in LINES]}),
+        ("semicolons.csv", {"lines": [line.replace(",", ";") for line in LINES]}),
+        ("blank.csv", {"lines": [*LINES, "", ""]}),
+        ("words.csv", {"lines": [LINES[0], *(line.replace(",,", ", NA ,") for line in LINES[1:])]}),
+        ("UPPER.CSV", {}),
+        ("typed.parquet", None),
+    ],
+)
+def test_the_same_table_however_it_is_written(tmp_path, name, how):
+    plain = read_table(write(tmp_path / "plain.csv"), **READ, ignore=["id"])
+    path = tmp_path / name
+    other = read_table(cells(path) if how is None else write(path, **how), **READ, ignore=["id"])
+    assert other.feature_names == plain.feature_names
+    np.testing.assert_array_equal(other.x, plain.x)
+    np.testing.assert_array_equal(other.y, plain.y)
+    np.testing.assert_array_equal(other.variance, plain.variance)
+
+
+def test_several_files_and_a_folder_of_them_are_one_table(tmp_path):
+    one = write(tmp_path / "one.csv", LINES)
+    folder = tmp_path / "parts"
+    (folder / "deep").mkdir(parents=True)
+    names = LINES[0].split(",")
+    order = [3, 0, 1, 2, 4, 5, 6]  # columns in another order
+
+    def moved(line):
+        return ",".join(line.split(",")[k] for k in order)
+
+    first = write(folder / "1.csv", LINES[:3])
+    second = write(folder / "deep" / "2.csv", [moved(line) for line in (LINES[0], *LINES[3:])])
+    (folder / "notes.txt").write_text("not a table")
+    write(folder / ".hidden.csv", ["nothing", "1"])
+    whole = read_table(one, **READ, ignore=["id"])
+    for paths in (folder, [first, second], [str(first), str(second)]):
+        parts = read_table(paths, **READ, ignore=["id"])
+        np.testing.assert_array_equal(parts.x, whole.x)
+        np.testing.assert_array_equal(parts.y, whole.y)
+    assert moved(LINES[0]) != ",".join(names)
+
+
+def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    lines = ["n,c,y,err", *(f"{rng.normal()},{'abc'[k % 3]},{k},{1 + k % 2}" for k in range(53))]
+    path = write(tmp_path / "a.csv", lines)
+    pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
+    whole = read_table(path, **READ)
+    monkeypatch.setattr(tablefiles, "ROWS", 7)
+    for name in ("a.csv", "a.parquet"):
+        parts = read_table(tmp_path / name, **READ)
+        np.testing.assert_array_equal(parts.x, whole.x)
+        np.testing.assert_array_equal(parts.variance, whole.variance)
+    with pytest.raises(ValueError, match="a.csv, row 40, column 'y' must be a number; found 'x'"):
+        read_table(write(path, [*lines[:40], "1,a,x,1", *lines[41:]]), **READ)
+
+
+def test_the_amyloid_table_as_a_file_is_the_shipped_dataset():
+    shipped = tablefiles.Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
+    data = read_table(shipped, target="y", target_std="dy", features=["x"])
+    known = biv.datasets.load_amyloid()
+    np.testing.assert_array_equal(data.y, known.y)
+    np.testing.assert_allclose(data.variance, known.variance)
+    seen = known.x.any(axis=0)  # letters that never stand in a place have no column here
+    letters = [f"x[{name[:-1]}]={name[-1]}" for name in np.array(known.feature_names)[seen]]
+    order = [data.feature_names.index(name) for name in letters]
+    np.testing.assert_array_equal(data.x[:, order], known.x[:, seen])
+    assert len(order) == data.x.shape[1]
+
+
+def test_error_bars_as_variances_and_intervals(tmp_path):
+    path = write(tmp_path / "a.csv", ["x,y,v,low,high", "1,5,4,3.04,6.96", "2,6,,1,", "3,7,0,7,7"])
+    assert read_table(path, target="y").variance is None
+    variance = read_table(path, target="y", target_var="v", features=["x"]).variance
+    np.testing.assert_array_equal(variance, [4, np.nan, 0])
+    ends = read_table(path, target="y", target_interval=("low", "high"), features=["x"]).variance
+    np.testing.assert_allclose(ends, [1.0, np.nan, 0], rtol=1e-4)  # ± 1.96 is one σ at 95 %
+    half = read_table(
+        path, target="y", target_interval=("low", "high"), level=0.5, features=["x"]
+    ).variance
+    np.testing.assert_allclose(half[0], (1.96 / 0.6744898) ** 2, rtol=1e-6)
+
+
+def test_rows_without_a_label_are_left_out_and_said(tmp_path):
+    path = write(tmp_path / "a.csv", ["x,y,s", "1,,1", "2,5,2", "3,NA,3", "4,6,4"])
+    with pytest.warns(UserWarning, match="2 rows have no 'y' and were left out"):
+        data = read_table(path, target="y", target_std="s")
+    assert data.x.ravel().tolist() == [2, 4]
+    assert data.variance.tolist() == [4, 16]
+    table = LabelledTable.read([path, path], Target("y", std="s"))
+    assert [table.where(k) for k in range(2)] == [f"{path}, row 2", f"{path}, row 4"]
+
+
+def test_a_row_is_found_again_in_its_file(tmp_path):
+    first = write(tmp_path / "1.csv", ["x,y", "1,1", "2,", "3,3"])
+    second = write(tmp_path / "2.csv", ["x,y", "4,", "5,5"])
+    table = LabelledTable.read([first, second], Target("y"))
+    assert [table.where(k) for k in range(3)] == [
+        f"{first}, row 1", f"{first}, row 3", f"{second}, row 2",
+    ]  # fmt: skip
+
+
+def test_unicode_names_and_quoted_cells(tmp_path):
+    lines = ['größe,"a, ""b""",目標,σ', "1,x,2,0.5", '2,"x, y",3,0.5']
+    data = read_table(write(tmp_path / "ü.csv", lines), target="目標", target_std="σ")
+    assert data.feature_names == ("größe", 'a, "b"=x', 'a, "b"=x, y')
+
+
+def test_numbers_that_are_names(tmp_path):
+    path = write(tmp_path / "a.csv", ["post,y", "01,1", "1,2", "01,3"])
+    assert read_table(path, target="y").feature_names == ("post",)
+    data = read_table(path, target="y", categories=["post"])
+    assert data.feature_names == ("post=01", "post=1")
+
+
+def test_identifiers_are_left_out_and_said(tmp_path):
+    lines = ["id,x,empty,y", *(f"row {k},{k},,{k}" for k in range(150))]
+    with pytest.warns(UserWarning, match="left out") as warned:
+        data = read_table(write(tmp_path / "a.csv", lines), target="y")
+    assert data.feature_names == ("x",)
+    assert [str(w.message) for w in warned] == [
+        "column 'id' was left out: 150 different texts in 150 rows, as identifiers have",
+        "column 'empty' was left out: empty",
+    ]
+
+
+def test_an_index_column_without_a_name_is_no_feature(tmp_path):
+    path = tmp_path / "a.csv"
+    pd.DataFrame({"x": [5.0, 6.0], "y": [1.0, 2.0]}).to_csv(path)
+    assert read_table(path, target="y").feature_names == ("x",)
+
+
+def test_the_meaning_of_columns_goes_through_json(tmp_path):
+    import json
+
+    table = LabelledTable.read(write(tmp_path / "a.csv"), Target("y", std="err"))
+    again = Schema.from_told(json.loads(json.dumps(table.schema.told())))
+    assert again == table.schema
+    assert [c.kind for c in again.columns] == ["category", "number", "truth", "category", "date"]
+    part = next(Files(tmp_path / "a.csv").parts())
+    for name, values in again.frame(part).items():
+        assert values.equals(table.features[name]), name
+
+
+def test_hours(tmp_path):
+    path = write(tmp_path / "a.csv", ["t,y", "2024-01-01 06:30,1", "2024-01-01T23:00:00Z,2"])
+    data = read_table(path, target="y")
+    assert data.feature_names[-1] == "t: hour"
+    assert data.x[:, -1].tolist() == [6.5, 23.0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["x,y", "1,2"], {"target": "Y"}, "must have a column 'Y'; did you mean 'y'?"),
+        (["x,yield", "1,2"], {"target": "yeild"}, "must have a column 'yeild'; did you mean 'yield'?"),
+        (["x,y", "1,2"], {"target": "other"}, "must have a column 'other'; found 'x', 'y'"),
+        (["x,y,s", "1,2,3"], {"target": "y", "target_std": "t"}, "must have a column 't'"),
+        (["x,y", "1,2"], {"target": "y", "ignore": ["z"]}, "must have a column 'z'"),
+        (["x,y", "1,2", "1,abc"], {"target": "y"}, "a.csv, row 2, column 'y' must be a number; found 'abc'"),
+        (["x,y", "1,inf"], {"target": "y"}, "a.csv, row 1, column 'y' must be finite; found 'inf'"),
+        (["x,y", "1,2", "inf,2"], {"target": "y"}, "row 2, column 'x' must be finite; found 'inf'"),
+        (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be 0 or more, as an error bar is; found '-3'"),
+        (["x,y,s", "1,2,1", "1,2,x"], {"target": "y", "target_var": "s"}, "row 2, column 's' must be a number; found 'x'"),
+        (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a'; found '2'"),
+        (["x,y,a,b", "1,2,-inf,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'a' must be finite"),
+        (["x,y,s", "1,2,1"], {"target": "y", "target_std": "s", "target_var": "s"}, "found variance and std"),
+        (["x,y", "1,2"], {"target": "y", "target_std": "y"}, "must be different columns"),
+        (["x,y", "1,2"], {"target": "y", "features": ["y"]}, "'y' cannot be a feature and a label"),
+        (["x,y", "1,2"], {"target": "y", "target_interval": ("x", "x"), "level": 1.0}, "level must be"),
+        (["x,y", "1,"], {"target": "y"}, "must have rows with a 'y'; found none"),
+        (["x,y"], {"target": "y"}, "must have a column to learn from; found none"),
+        (["y", "1"], {"target": "y"}, "must have a column to learn from; found none"),
+        (["x,x", "1,2"], {"target": "y"}, "must name each column once; found 'x' twice"),
+        ([""], {"target": "y"}, "must begin with the names of its columns; found none"),
+        (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, as the names of the columns are; found 3"),
+        (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, as the names of the columns are; found 1"),
+        (["x,y", "1,2", '1,"2'], {"target": "y"}, "a.csv cannot be read: unexpected end of data"),
+        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or name it category); found '1;5'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(tmp_path, lines, options, message):
+    path = write(tmp_path / "a.csv", lines)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_table(path, **options)
+
+
+def test_files_that_are_none(tmp_path):
+    write(tmp_path / "date.csv")
+    with pytest.raises(FileNotFoundError, match="data.csv is not there; did you mean .*date.csv"):
+        read_table(tmp_path / "data.csv", **READ)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty must hold tables .*; found none"):
+        read_table(tmp_path / "empty", **READ)
+    (tmp_path / "a.xlsx").touch()
+    with pytest.raises(ValueError, match="must end in one of"):
+        read_table(tmp_path / "a.xlsx", **READ)
+    for name in ("a.csv", "a.csv.gz", "a.parquet"):
+        (tmp_path / name).write_bytes(b"\xff\xfe\x00broken")
+        with pytest.raises(ValueError, match=f"{name} cannot be read"):
+            read_table(tmp_path / name, **READ)
+    with pytest.raises(ValueError, match="found none"):
+        read_table([], **READ)
+
+
+def test_files_whose_columns_differ(tmp_path):
+    first, second = write(tmp_path / "1.csv"), write(tmp_path / "2.csv", ["id,size", "1,2"])
+    with pytest.raises(
+        ValueError, match="2.csv must have the columns of .*1.csv; they differ in 'colour', 'err'"
+    ):
+        read_table([first, second], **READ)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+@pytest.mark.parametrize("change", ["shrinks", "is gone", "grows"])
+def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, name, change):
+    monkeypatch.setattr(tablefiles, "ROWS", 100)
+    path = tmp_path / name
+    frame = pd.DataFrame({"x": np.arange(1000.0), "y": np.arange(1000.0)})
+    frame.to_csv(path, index=False) if name == "a.csv" else frame.to_parquet(path)
+    size = path.stat().st_size
+
+    def disturb(_):
+        if change == "is gone":
+            path.unlink(missing_ok=True)
+        else:
+            with path.open("r+b") as file:
+                file.truncate(size // 2 if change == "shrinks" else size + 10)
+
+    with pytest.raises(ValueError, match=f"{name} has changed while it was read"):
+        LabelledTable.read(path, Target("y"), after_part=disturb)
+
+
+def test_a_cell_that_does_not_mean_what_its_column_does(tmp_path):
+    path = write(tmp_path / "a.csv", ["a,b,c,d", "maybe,yesterday,ACGTT,1"])
+    part = next(Files(path).parts())
+    for column, wanted in [
+        (Column("a", "truth"), "row 1, column 'a' must be true or false; found 'maybe'"),
+        (
+            Column("b", "date"),
+            "row 1, column 'b' must be a date, as in 2024-12-31; found 'yesterday'",
+        ),
+        (
+            Column("c", "sequence", length=4),
+            "row 1, column 'c' must be of 4 letters, as in training; found 'ACGTT'",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(wanted)):
+            column(part)
+
+
+def test_a_part_whose_cells_are_all_missing_keeps_its_kind(tmp_path):
+    path = write(tmp_path / "a.csv", ["a,b,c,d,e", ",,,,1"])
+    part = next(Files(path).parts())
+    kinds = ["truth", "date", "category", "number"]
+    schema = Schema(tuple(Column(n, k) for n, k in zip("abcd", kinds, strict=True)), {})
+    frame = schema.frame(part)
+    assert frame.isna().all(axis=None)
+    assert [dtype.kind for dtype in frame.dtypes] == ["f", "f", "f", "f", "O", "f"]
+
+
+def test_without_pandas_it_says_what_to_install(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ValueError, match="tables need pandas: pip install pandas, or biv"):
+        read_table(write(tmp_path / "a.csv"), **READ)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(ValueError, match="Parquet files need pyarrow"):
+        read_table(tmp_path / "a.parquet", **READ)
