@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from biv.datasets.tablefiles import Files, Part, numbers, require_pandas
+from biv.datasets.tablefiles import (
+    Files,
+    Part,
+    holds_cells,
+    numbers,
+    require_arrow,
+    require_pandas,
+    trimmed,
+)
 
 TRUTHS = {"true": 1.0, "false": 0.0}
 DATE = re.compile(
@@ -55,24 +63,20 @@ class Column:
         yield self.name, values
 
     def _truth(self, part: Part) -> Iterator[tuple[str, Any]]:
-        column, known = part.frame[self.name], part.known(self.name)
-        if column.dtype.kind in "fiub":
-            values = numbers(column)
-        else:
-            values = np.array([TRUTHS.get(str(cell).strip().lower(), np.nan) for cell in column])
-        part.refuse(self.name, known & ~np.isin(values, (0.0, 1.0)), "true or false")
-        yield self.name, np.where(known, values, np.nan)
+        known = part.known(self.name)
+        told = part.text(self.name)
+        values = np.array([np.nan if t is None else TRUTHS.get(t.lower(), np.nan) for t in told])
+        part.refuse(self.name, known & np.isnan(values), "true or false")
+        yield self.name, values
 
     def _category(self, part: Part) -> Iterator[tuple[str, Any]]:
-        yield self.name, _text(_told(part, self.name))
+        yield self.name, _text(part.text(self.name))
 
     def _date(self, part: Part) -> Iterator[tuple[str, Any]]:
-        pandas, known = require_pandas(), part.known(self.name)
-        column = part.frame[self.name]
-        if column.dtype.kind == "O":
-            column = column.where(known, None)
-        moment = pandas.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
-        part.refuse(self.name, moment.isna().to_numpy() & known, "a date, as in 2024-12-31")
+        pandas = require_pandas()
+        moment = _moments(part, self.name)
+        bad = moment.isna().to_numpy() & part.known(self.name)
+        part.refuse(self.name, bad, "a date, as in 2024-12-31")
         seconds = (moment - pandas.Timestamp(0, tz="UTC")).dt.total_seconds()
         yield self.name, (seconds / DAY).to_numpy(dtype=np.float64)
         yield f"{self.name}: day of the year", moment.dt.day_of_year.to_numpy(dtype=np.float64)
@@ -81,7 +85,7 @@ class Column:
             yield f"{self.name}: hour", (seconds % DAY / 3600).to_numpy(dtype=np.float64)
 
     def _sequence(self, part: Part) -> Iterator[tuple[str, Any]]:
-        told = _told(part, self.name)
+        told = part.text(self.name)
         odd = np.array([t is not None and len(t) != self.length for t in told])
         part.refuse(self.name, odd, f"of {self.length} letters, as in training")
         gone = [None] * self.length
@@ -90,14 +94,27 @@ class Column:
             yield f"{self.name}[{place + 1}]", _text(letters[:, place])
 
 
-def _told(part: Part, name: str) -> list[str | None]:
-    """The cells as text, without spaces around it; None where one is missing."""
-    cells = zip(part.frame[name], part.known(name), strict=True)
-    return [str(cell).strip() if there else None for cell, there in cells]
-
-
 def _text(values: Any) -> Any:
     return require_pandas().array(values, dtype="string")
+
+
+def _moments(part: Part, name: str) -> Any:
+    """Dates as a pandas series of moments, without a zone in UTC; NaT where a cell is none."""
+    pandas, column = require_pandas(), part.cells.column(name)
+    cells = column.to_pandas() if _kind(column) == "date" else pandas.Series(part.text(name))
+    return pandas.to_datetime(cells, format="ISO8601", utc=True, errors="coerce")
+
+
+def _kind(column: Any) -> str | None:
+    """Of an Arrow array with a type that says it; None of text and all others."""
+    types = require_arrow().types
+    if types.is_boolean(column.type):
+        return "truth"
+    if types.is_date(column.type) or types.is_timestamp(column.type):
+        return "date"
+    if types.is_integer(column.type) or types.is_floating(column.type):
+        return "number"
+    return "number" if types.is_decimal(column.type) else None
 
 
 @dataclass
@@ -114,28 +131,33 @@ class _Guess:
     letters: set[str] = field(default_factory=set)
     different: set[str] = field(default_factory=set)
     slip: ValueError | None = None
+    odd_type: str | None = None
 
     def look(self, part: Part) -> None:
-        column, known = part.frame[self.name], part.known(self.name)
+        column = part.cells.column(self.name)
         self.rows += len(column)
-        self.known += int(known.sum())
-        if column.dtype.kind in "biufM":
-            typed = {"b": "truth", "M": "date"}.get(column.dtype.kind, "number")
+        if not holds_cells(column):
+            self.odd_type = str(column.type)
+            return
+        typed = _kind(column)
+        if typed is not None:
+            self.known += int(part.known(self.name).sum())
             self.kinds &= {typed}
-            self.numbers += int(known.sum())
             if typed == "date":
-                self.hours |= bool((column[known].dt.normalize() != column[known]).any())
+                moments = _moments(part, self.name).dropna()
+                self.hours |= bool((moments.dt.normalize() != moments).any())
             return
-        self._read(part, known)
-        if known.any() and (self.kinds - {"number"} or len(self.different) < COUNTED):
-            self._look_at({str(cell).strip() for cell in column[known]})
-
-    def _read(self, part: Part, known: Any) -> None:
-        good = ~np.isnan(numbers(part.frame[self.name][known]))
+        good = ~np.isnan(numbers(column))
         self.numbers += int(good.sum())
-        if good.all():
-            return
-        self.kinds -= {"number"}
+        there = good if good.all() else part.known(self.name)
+        self.known += int(there.sum())
+        if there.any() and (self.kinds - {"number"} or len(self.different) < COUNTED):
+            self._look_at(set(trimmed(column).filter(there).unique().to_pylist()))
+        if not good[there].all():
+            self.kinds -= {"number"}
+            self._remember(part)
+
+    def _remember(self, part: Part) -> None:
         if self.slip is None:
             try:
                 part.numbers(self.name, "a number, as nearly all others are (or name it category)")
@@ -164,6 +186,8 @@ class _Guess:
         Raises:
             ValueError: Nearly all cells are numbers, and one is not.
         """
+        if self.odd_type is not None and self.odd_type != "null":
+            return f"of type {self.odd_type}"
         if not self.known:
             return "empty"
         for kind in ("truth", "number", "date"):

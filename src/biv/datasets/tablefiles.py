@@ -5,20 +5,19 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-
-ROWS = 50_000  # of a part
+ROWS, BLOCK = 50_000, 1 << 24  # of a part: rows of Parquet, bytes of CSV
 TEXT, PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 SEPARATORS = ",;\t"
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")
+NUMBER = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$"
 NAMES_SHOWN = 10  # of columns, in an error
 
 
@@ -28,20 +27,26 @@ class Part(NamedTuple):
     Attributes:
         path: The file.
         start: How many of its rows come before.
-        frame: The cells: of CSV as the text that they are, of Parquet with their types.
+        cells: An Arrow record batch: of CSV the text as it is, of Parquet the cells' types.
     """
 
     path: Path
     start: int
-    frame: Any
+    cells: Any
+
+    def __len__(self) -> int:
+        return len(self.cells)
 
     def known(self, name: str) -> npt.NDArray[np.bool_]:
         """Which cells of a column are there: not null and, in CSV, none of :data:`MISSING`."""
-        column = self.frame[name]
-        there: npt.NDArray[np.bool_] = column.notna().to_numpy()
+        arrow = require_arrow()
+        column = self.cells.column(name)
+        there = column.is_valid()
         if kind(self.path) is TEXT:
-            there = there & ~column.str.strip().isin(MISSING).to_numpy()
-        return there
+            trimmed = arrow.compute.utf8_trim_whitespace(column)
+            gone = arrow.compute.is_in(trimmed, value_set=arrow.array(MISSING))
+            there = arrow.compute.invert(gone)
+        return np.asarray(there.to_numpy(zero_copy_only=False))
 
     def numbers(self, name: str, wanted: str = "a number") -> npt.NDArray[np.float64]:
         """A column as numbers; NaN where a cell is missing.
@@ -49,11 +54,18 @@ class Part(NamedTuple):
         Raises:
             ValueError: A cell is no number.
         """
-        values = numbers(self.frame[name])
-        self.refuse(name, np.isnan(values) & self.known(name), wanted)
+        values = numbers(self.cells.column(name))
+        if np.isnan(values).any():  # else there is nothing to look for
+            self.refuse(name, np.isnan(values) & self.known(name), wanted)
         return values
 
-    def refuse(self, name: str, bad: Array, wanted: str) -> None:
+    def text(self, name: str) -> list[str | None]:
+        """A column as text, without spaces around it; None where a cell is missing."""
+        cells = trimmed(self.cells.column(name)).to_pylist()
+        known = self.known(name)
+        return [cell if there else None for cell, there in zip(cells, known, strict=True)]
+
+    def refuse(self, name: str, bad: npt.NDArray[np.bool_], wanted: str) -> None:
         """Name the first cell that is bad, if there is one.
 
         Raises:
@@ -61,8 +73,7 @@ class Part(NamedTuple):
         """
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            found = self.frame[name].iloc[row]
-            found = found if isinstance(found, str) else str(found)
+            found = str(self.cells.column(name)[row].as_py())
             raise ValueError(
                 f"{self.path}, row {self.start + row + 1}, column {name!r} must be {wanted}; "
                 f"found {found!r}"
@@ -70,12 +81,31 @@ class Part(NamedTuple):
 
 
 def numbers(column: Any) -> npt.NDArray[np.float64]:
-    """The cells as numbers; NaN where one is none."""
-    pandas = require_pandas()
-    if column.dtype.kind in "fiub":
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    values = pandas.to_numeric(column.astype(object), errors="coerce")
-    return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    """The cells of an Arrow array as numbers; NaN where one is none."""
+    arrow = require_arrow()
+    if not holds_cells(column):
+        return np.full(len(column), np.nan)
+    types = arrow.types
+    if not types.is_primitive(column.type) or types.is_temporal(column.type):
+        column = trimmed(column)
+        good = arrow.compute.match_substring_regex(column, NUMBER)
+        if not arrow.compute.all(good).as_py():
+            column = arrow.compute.if_else(good, column, None)
+    values = column.cast(arrow.float64(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def holds_cells(column: Any) -> bool:
+    """Whether an Arrow array has numbers, text or dates, and not lists or the like."""
+    types = require_arrow().types
+    own = column.type.value_type if types.is_dictionary(column.type) else column.type
+    return not types.is_nested(own) and not types.is_null(own) and "binary" not in str(own)
+
+
+def trimmed(column: Any) -> Any:
+    """An Arrow array as text, without spaces around it."""
+    arrow = require_arrow()
+    return arrow.compute.utf8_trim_whitespace(column.cast(arrow.string()))
 
 
 class Files:
@@ -149,24 +179,32 @@ class Files:
         """
         wanted = list(self.columns if columns is None else columns)
         for path, header, before in zip(self.paths, self._headers, self._states, strict=True):
-            start = 0
-            frames = _frames(path, header, wanted)
+            start, batches = 0, _batches(path, header, wanted)
             while True:
                 try:
-                    frame = next(frames, None)
-                    changed = _state(path) != before
-                except (OSError, ValueError, csv.Error, EOFError) as error:
-                    if _state(path) != before:
-                        raise ValueError(f"{path} has changed while it was read") from error
-                    raise ValueError(f"{path} cannot be read: {error}") from error
-                if changed:
-                    raise ValueError(f"{path} has changed while it was read")
-                if frame is None:
+                    cells = next(batches, None)
+                    error = None
+                except (OSError, ValueError) as raised:
+                    error = raised
+                if _state(path) != before:
+                    raise ValueError(f"{path} has changed while it was read") from error
+                if error is not None:
+                    raise ValueError(f"{path} cannot be read: {_said(error)}") from error
+                if cells is None:
                     break
-                if len(frame):
-                    yield Part(path, start, frame)
-                    start += len(frame)
-                    after_part(len(frame))
+                if len(cells):
+                    yield Part(path, start, cells)
+                    start += len(cells)
+                    after_part(len(cells))
+
+
+def _said(error: Exception) -> str:
+    """What Arrow says of a row with too many or too few cells, in our words and by our count."""
+    found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+    if found is None:
+        return str(error)
+    row, wanted, count = map(int, found.groups())
+    return f"row {row - 1} must have {wanted} cells, one for each column; found {count}"
 
 
 def _state(path: Path) -> tuple[int, int] | None:
@@ -206,10 +244,10 @@ def kind(path: Path) -> tuple[str, ...] | None:
 def _header(path: Path) -> list[str]:
     try:
         if kind(path) is PARQUET:
-            names = list(require_parquet().read_schema(path).names)
+            names = list(require_arrow().parquet.read_schema(path).names)
         else:
-            with open_text(path) as file:
-                names = next(filter(None, _rows(file, separator(path))), [])
+            with _open_text(path) as file:
+                names = next(csv.reader([str(file.readline())], delimiter=separator(path)), [])
     except (OSError, ValueError, csv.Error, EOFError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if not any(name.strip() for name in names):
@@ -222,64 +260,61 @@ def _header(path: Path) -> list[str]:
     return names
 
 
-def open_text(path: Path) -> Any:
-    """A text file as csv wants it, compressed or not, without the mark that Windows begins with."""
-    compressed = path.name.lower().endswith(".gz")
-    opened: Any = gzip.open if compressed else open
-    return opened(path, "rt", encoding="utf-8-sig", newline="")
+def _open_text(path: Path) -> Any:
+    """A text file, compressed or not, without the mark that Windows begins with."""
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    return opened(path, "rt", encoding="utf-8-sig")
 
 
 def separator(path: Path) -> str:
     """What stands between the names of the columns."""
-    with open_text(path) as file:
+    with _open_text(path) as file:
         line = str(file.readline())
     return max(SEPARATORS, key=line.count)
 
 
-def _rows(file: Any, delimiter: str) -> Iterator[list[str]]:
-    return csv.reader(file, delimiter=delimiter, strict=True)
-
-
-def _frames(path: Path, header: list[str], columns: list[str]) -> Iterator[Any]:
+def _batches(path: Path, header: list[str], columns: list[str]) -> Iterator[Any]:
+    arrow = require_arrow()
     if kind(path) is PARQUET:
-        with require_parquet().ParquetFile(path) as file:
+        with arrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=ROWS, columns=columns):
-                yield batch.to_pandas()[columns]
+                yield batch.select(columns)
         return
-    pandas = require_pandas()
-    places = [header.index(name) for name in columns]
-    with open_text(path) as file:
-        rows = (row for row in _rows(file, separator(path)) if row)  # blank lines are none
-        next(rows)
-        start = 0
-        while part := list(islice(rows, ROWS)):
-            if set(map(len, part)) != {len(header)}:
-                odd = next(k for k, row in enumerate(part) if len(row) != len(header))
-                raise ValueError(
-                    f"row {start + odd + 1} must have {len(header)} cells, as the names of the "
-                    f"columns are; found {len(part[odd])}"
-                )
-            start += len(part)
-            cells = list(zip(*part, strict=True))
-            values = [np.array(cells[place], dtype=object) for place in places]
-            yield pandas.DataFrame(dict(zip(columns, values, strict=True)))
+    csv_ = arrow.csv
+    with csv_.open_csv(
+        path,
+        read_options=csv_.ReadOptions(
+            use_threads=False,  # which alone tells the row of an error
+            block_size=BLOCK,
+            column_names=header,
+            skip_rows=1,
+        ),
+        parse_options=csv_.ParseOptions(delimiter=separator(path), newlines_in_values=True),
+        convert_options=csv_.ConvertOptions(
+            column_types=dict.fromkeys(header, arrow.string()),
+            strings_can_be_null=False,
+            include_columns=columns,
+        ),
+    ) as batches:
+        yield from batches
+
+
+def require_arrow() -> Any:
+    """Arrow, which is imported when a table is read and not before."""
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ValueError("tables need pyarrow: pip install pyarrow, or biv[command]") from error
+    return pa
 
 
 def require_pandas() -> Any:
-    """Pandas, which is imported when a table is read and not before."""
+    """Pandas, likewise."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ValueError("tables need pandas: pip install pandas, or biv[command]") from error
     return pd
-
-
-def require_parquet() -> Any:
-    """What reads and writes Parquet."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ValueError(
-            "Parquet files need pyarrow: pip install pyarrow, or biv[command]"
-        ) from error
-    return pyarrow.parquet
