@@ -174,3 +174,67 @@ def test_many_rows_are_predicted_some_at_a_time(monkeypatch):
     whole = fitted.predict(x)
     monkeypatch.setattr(crossfit, "CHUNK", 33)
     torch.testing.assert_close(fitted.predict(x), whole)
+
+
+def test_of_many_rows_some_are_judged_and_all_are_predicted(monkeypatch):
+    rows = triplets(14, rows=403)
+    whole = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
+    monkeypatch.setattr(crossfit, "JUDGED", 100)
+    some = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
+    judge = _Judge(rows, _deal(403, 4, seed=0), members=8)
+    assert 70 <= len(judge.y) <= 100
+    np.testing.assert_allclose(some.scores, whole.scores, rtol=0.3)
+    assert not np.array_equal(some.scores, whole.scores)
+    if some.epoch == whole.epoch:
+        torch.testing.assert_close(some.out_of_fold, whole.out_of_fold)
+    assert some.out_of_fold.shape == rows.y.shape
+    assert bool(some.out_of_fold.isfinite().all())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_interrupted_and_resumed_to_the_same_bits(seconds, tmp_path):
+    rows, path = triplets(15, rows=203), tmp_path / "fit.pt"
+    options = {"members": 8, "folds": 4, "patience": 2}
+    schedule = replace(SCHEDULE, epochs=20)
+    straight = cross_fit(MODEL, rows, schedule, learning_rate=0.03, **options)
+    assert 3 < len(straight.scores) < 20  # it stopped by itself
+
+    def interrupt(stack):
+        if stack.epoch == 3:
+            raise KeyboardInterrupt
+
+    options |= {"learning_rate": 0.03, "checkpoint": path, "checkpoint_seconds": seconds}
+    with pytest.raises(KeyboardInterrupt):
+        cross_fit(MODEL, rows, schedule, after_epoch=interrupt, **options)
+    epochs = []
+    resumed = cross_fit(
+        MODEL, rows, schedule, after_epoch=lambda stack: epochs.append(stack.epoch), **options
+    )
+    again = cross_fit(MODEL, rows, schedule, **options)  # there is nothing left to do
+    assert (epochs[0], epochs[-1]) == (3, len(straight.scores))  # the third was not whole
+    for other in (resumed, again):
+        assert other.epoch == straight.epoch
+        assert np.array_equal(other.scores, straight.scores)
+        assert torch.equal(other.out_of_fold, straight.out_of_fold)
+        assert torch.equal(other.predict(rows.x), straight.predict(rows.x))
+
+
+def test_a_checkpoint_is_of_one_ensemble(tmp_path):
+    from biv.training import Member, train_stack
+
+    rows, path = triplets(16, rows=120), tmp_path / "fit.pt"
+    cross_fit(MODEL, rows, SCHEDULE, checkpoint=path)
+    with pytest.raises(ValueError, match="fit.pt: the state is of another training"):
+        cross_fit(MODEL, triplets(17, rows=120), SCHEDULE, checkpoint=path)
+    other = tmp_path / "stack.pt"
+    members = _members(rows, _deal(120, 8, 0), biv.BIVLoss(), 2e-3, 8, 0)
+    train_stack(MODEL, members, SCHEDULE, checkpoint=other)
+    with pytest.raises(ValueError, match="stack.pt is of another training"):
+        cross_fit(MODEL, rows, SCHEDULE, checkpoint=other)
+    assert isinstance(members[0], Member)
+
+
+def test_what_cannot_be_stacked_has_no_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(crossfit, "can_be_stacked", lambda _: False)
+    with pytest.raises(ValueError, match="checkpoint is for networks that can be stacked"):
+        cross_fit(MODEL, triplets(18, rows=120), SCHEDULE, checkpoint=tmp_path / "fit.pt")

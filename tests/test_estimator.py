@@ -20,6 +20,7 @@ import biv
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.features import FeatureEncoder
 from biv.fitting import Fitting
+from biv.training.stack import Stack
 from tables import SMALL, error, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -560,3 +561,32 @@ def test_columns_of_frames_that_are_not_what_they_seem():
 def test_jobs_are_threads(jobs, threads, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert biv.BIVRegressor(n_jobs=jobs)._threads() == threads
+
+
+def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    x, y, std, _ = table()
+    straight = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    real, epochs = Stack.run_epoch, []
+
+    def interrupted(stack, *rest):
+        if stack.epoch == 10:  # which pilots do not reach
+            raise KeyboardInterrupt
+        real(stack, *rest)
+
+    def counted(stack, *rest):
+        epochs.append(stack.epoch)
+        real(stack, *rest)
+
+    model = biv.BIVRegressor(**SMALL, epsilon=straight.epsilon, checkpoint=tmp_path / "fit.pt")
+    with monkeypatch.context() as patch:
+        patch.setattr(Stack, "run_epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(x, y, y_std=std)
+    assert not hasattr(model, "n_epochs_")
+    monkeypatch.setattr(Stack, "run_epoch", counted)
+    model.fit(x, y, y_std=std)
+    assert epochs[-1] == len(straight.history_) - 1
+    assert epochs[epochs.index(10) - 1] < 9  # it began there, after the pilots
+    assert np.array_equal(model.predict(x), straight.predict(x))
+    model.save(tmp_path / "model.safetensors")
+    assert biv.BIVRegressor.load(tmp_path / "model.safetensors").checkpoint is None

@@ -462,3 +462,31 @@ def test_importances_multiply_the_weights(problem):
         assert found.value == pytest.approx(repeated.value)
     with pytest.raises(ValueError, match="sample_weight must be non-negative"):
         metrics.noise_corrected_mse(pred, target, variance, sample_weight=-twice)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_difference_is_that_of_two_scores_with_an_honest_error(weighted):
+    """Over draws of the noise: unbiased, and within 1.96 standard errors in 95 % of them."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=400)
+    f = truth + rng.normal(0, 0.4, 400)
+    g = f + rng.normal(0, 0.1, 400)
+    variance = rng.gamma(0.5, 2.0, size=400)
+    how = {"weighted": weighted, "epsilon": 0.1 if weighted else None}
+    w = (variance + 0.1) ** -2 if weighted else np.ones(400)
+    exact = np.average((f - truth) ** 2 - (g - truth) ** 2, weights=w)
+    found = []
+    for _ in range(400):
+        y = truth + np.sqrt(variance) * rng.normal(size=400)
+        found.append(metrics.noise_corrected_difference(f, g, y, variance, **how))
+        one, other = (metrics.noise_corrected_mse(p, y, variance, **how) for p in (f, g))
+        assert found[-1].value == pytest.approx(one.value - other.value)
+    values, errors = np.array(found).T
+    assert values.mean() == pytest.approx(exact, abs=4 * values.std() / 20)
+    assert np.mean(np.abs(values - exact) < 1.96 * errors) > 0.92
+    assert errors.mean() < 0.7 * one.stderr  # pairing pays
+
+
+def test_a_difference_of_a_model_from_itself_is_none(problem):
+    f, y, v = problem
+    assert metrics.noise_corrected_difference(f, f, y, v) == (0.0, 0.0)

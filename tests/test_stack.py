@@ -42,6 +42,7 @@ SCHEDULES = {
         epochs=4, batch_size=256, optimizer="sgd", momentum=0.9, weight_decay=0.01
     ),
     "averaged": Schedule(epochs=4, batch_size=51, optimizer="adamw", averaging=3, test_every=4),
+    "some rows an epoch": Schedule(epochs=4, batch_size=51, epoch_rows=170),
 }
 
 

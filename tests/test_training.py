@@ -134,6 +134,8 @@ def test_an_epoch_has_whole_batches_and_perhaps_a_rest():
     assert Schedule(drop_last=True).steps_per_epoch(7000) == 27
     assert Schedule().steps_per_epoch(7000) == 28
     assert Schedule().steps_per_epoch(7) == 1
+    assert Schedule(epoch_rows=1000).steps_per_epoch(7000) == 4
+    assert Schedule(epoch_rows=1000).steps_per_epoch(300) == 2
     with pytest.raises(ValueError, match="7 training rows give no batch of 256"):
         Schedule(drop_last=True).steps_per_epoch(7)
 

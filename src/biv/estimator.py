@@ -54,6 +54,7 @@ SHARE = 0.2  # of which "auto" takes the whole or this much
 USUAL_RATE = 1e-3
 LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
 USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
+EPOCH_ROWS = 1 << 16  # of a large one
 FEWEST_EPOCHS, PATIENT_STEPS = 4, 96
 MANY_CATEGORIES = 100  # in more than half of the rows: an identifier?
 AVERAGING = 2.0  # chosen on noisy held-out labels
@@ -75,9 +76,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             σ² below `threshold`). Without error bars, "biv" is "l2".
         epsilon: ε of "biv": "auto" takes the model's own residual variance τ², estimated by a short
             training before the real one, or a fifth of it, where another with that much predicts
-            labels better that it has not seen; a number is **relative**, in units of the label
-            variance (.01 to .1 is usual; in ``BIVLoss`` it is absolute); or a policy of
-            :mod:`biv.epsilon`, in squared units of y.
+            labels better that it has not seen. A number is **relative**, in units of the label
+            variance (.01 to .1 is usual; in ``BIVLoss`` it is absolute). A policy of
+            :mod:`biv.epsilon` is in squared units of y.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
             and is the only way with several outputs, whose units may differ.
         model: "ensemble", with periodic embeddings of numeric features, whose first frequencies are
@@ -86,7 +87,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             makes an ``nn.Module``, from (N, features) to (N, outputs).
         members: Networks, a multiple of `folds`.
         folds: Parts that the rows are dealt into, one a row at most.
-        max_epochs: Passes over the rows at most. A warning says if that was too few.
+        max_epochs: Passes over the rows at most, of a large table over 65,536 of them, drawn anew
+            each time. A warning says if that was too few.
         patience: Epochs without a `history_` lower by 1 % before training stops; None takes 4,
             and as many as make 96 steps of a small table.
         batch_size: Rows a step; None takes 256, and fewer of a small table, 32 at least, for an
@@ -100,6 +102,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         calibrate_variance: Whether to multiply the variances by `variance_factor_` before training,
             as for error bars that are all wrong by one factor. Variances of new labels, in
             :meth:`predict` and :meth:`score`, are multiplied likewise.
+        checkpoint: A file that an interrupted :meth:`fit` goes on from, if it is called again with
+            the same rows, settings and seed; to the same bits. Short trainings before the real one
+            are done again. Remove it when you have no more use for it.
         n_jobs: Threads to train on; negative counts back from all processors, -1 being all. On idle
             ones two are faster by a third; on busy ones they are many times slower than one, since
             they wait for each other. They change the model by rounding at most.
@@ -164,6 +169,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 0.01,
         unknown_variance: str = "raise",
         calibrate_variance: bool = False,
+        checkpoint: str | Path | None = None,
         n_jobs: int = 1,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
@@ -181,6 +187,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.unknown_variance = unknown_variance
         self.calibrate_variance = calibrate_variance
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -409,6 +416,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         schedule = Schedule(
             epochs=epochs,
             batch_size=size,
+            epoch_rows=EPOCH_ROWS,
             test_every=None,
             optimizer="adamw",
             weight_decay=self.weight_decay,
@@ -426,6 +434,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed % 2**20,
             threads=self._threads(),
             progress=self.verbose,
+            checkpoint=None if pilot else self.checkpoint,
         )
 
     def _learning_rate(self, recipe: MLP | OwnNetwork) -> float:
@@ -527,15 +536,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of tensors and JSON, which :meth:`load` reads.
 
-        A `random_state` or `epsilon` that is an object is not kept: the loaded model has the
-        default in its place, and predicts the same. Of a `model` of yours the parameters are kept
-        and the function is not: give it to :meth:`load` again.
+        A `checkpoint` is not kept, nor a `random_state` or `epsilon` that is an object: the loaded
+        model has the default in its place, and predicts the same. Of a `model` of yours the
+        parameters are kept and the function is not: give it to :meth:`load` again.
         """
         check_is_fitted(self, "n_epochs_")
         tensors, content = self._fitted.told()
         kept = (str, int, float, bool, type(None))
         settings = {k: modelfile.plain(v) for k, v in self.get_params().items()}
-        content["settings"] = {k: v for k, v in settings.items() if isinstance(v, kept)}
+        content["settings"] = {
+            k: v for k, v in settings.items() if isinstance(v, kept) and k != "checkpoint"
+        }
         content["feature_names"] = list(map(str, getattr(self, "feature_names_in_", [])))
         modelfile.write(path, tensors, content)
 

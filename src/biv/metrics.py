@@ -75,6 +75,50 @@ def noise_corrected_mse(
     return _weighted_mean((f - y).square() - v, w * importance[0] if importance else w)
 
 
+def noise_corrected_difference(
+    pred: Any,
+    other: Any,
+    target: Any,
+    variance: Any,
+    *,
+    weighted: bool = True,
+    epsilon: float | None = None,
+) -> Score:
+    r"""By how much one model's mean squared error to the true labels exceeds another's.
+
+    .. math:: \frac{\sum_k w_k \big[(f_k - \tilde y_k)^2 - (g_k - \tilde y_k)^2\big]}{\sum_k w_k}
+
+    with the weights of :func:`noise_corrected_mse`: at the same ε, the difference of the two scores
+    of which σ² has fallen out. Both models meet the same labels, so that its standard error is
+    far below that of either score.
+
+    Args:
+        pred: f, predictions of one model, not fitted on these labels.
+        other: g, those of another, likewise.
+        target: ỹ, the noisy labels.
+        variance: σ².
+        weighted: As in :func:`noise_corrected_mse`.
+        epsilon: As there; None takes the lower of the two models' estimates.
+
+    Returns:
+        (value, stderr): below 0, `pred` is the better.
+
+    Example:
+        >>> import numpy as np
+        >>> y, f, g = np.array([[1.5, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 4.0]])
+        >>> value, _ = noise_corrected_difference(f, g, y, np.full(3, 0.1))
+        >>> round(value, 4)
+        -0.3333
+    """
+    f, y, v = _elements(target, variance, pred)
+    g, _, _ = _elements(target, variance, other)
+    if weighted and epsilon is None:
+        own = min(_residual_variance(f - y, v), _residual_variance(g - y, v))
+        epsilon = _steady(own, v)
+    w = _mse_weights(f - y, v, weighted, epsilon)
+    return _weighted_mean((f - y).square() - (g - y).square(), w)
+
+
 def noise_corrected_r2(
     pred: Any, target: Any, variance: Any, *, weighted: bool = True, epsilon: float | None = None
 ) -> Score:
@@ -426,6 +470,26 @@ def _label_moment(y: Tensor, v: Tensor, *, weighted: bool = True) -> _LabelMomen
     freedom = total - w.square().sum() / total
     floor = LABEL_VARIANCE_FLOOR * float(raw / total)
     return _LabelMoment(max(float(corrected / freedom), floor), square - v, w)
+
+
+def steady_epsilon(estimate: float, variance: Any) -> float:
+    """ε, raised from an estimate of τ² until a weighted score rests on enough labels.
+
+    It is what :func:`noise_corrected_mse` does with its own estimate: an effective sample size
+    (:func:`effective_sample_size`) of 30, or of half the labels if that is less.
+
+    Args:
+        estimate: >= 0, in the units of `variance`.
+        variance: σ²; infinite ones count for nothing.
+
+    Example:
+        >>> import numpy as np
+        >>> steady_epsilon(0.5, np.ones(100))
+        0.5
+    """
+    v = _arrays.variances("variance", variance).detach().double().flatten()
+    least = float(_checks.real_number("estimate", estimate, _checks.NON_NEGATIVE))
+    return _steady(least, v[v.isfinite()])
 
 
 def _steady(estimate: float, variance: Tensor) -> float:

@@ -8,13 +8,17 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from biv.cli import claims, reproduce
+from biv.cli import claims, compare, inspect, predict, reproduce, train
 
 EXAMPLES = """examples:
-  biv reproduce table1                          the paper's table, ours beside the paper's
-  biv reproduce --list                          what there is, and how long it takes here
-  biv claims                                    the paper's claims, put to the test
-  biv reproduce --help                          more
+  biv inspect data.csv --target y --target-std y_err    what the error bars are worth
+  biv compare data.csv --target y --target-std y_err    whether to use them, and with what
+  biv train data.csv --target y --target-std y_err      a model, in the folder biv-model
+  biv predict biv-model new.csv                         predictions.csv
+  biv reproduce table1                                  the paper's table, ours beside the paper's
+  biv reproduce --list                                  what there is, and its time here
+  biv claims                                            the paper's claims, put to the test
+  biv train --help                                      more, of every command
 """
 
 
@@ -28,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"biv {metadata.version('biv')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    reproduce.add_to(commands)
-    claims.add_to(commands)
+    for command in (inspect, compare, train, predict, reproduce, claims):
+        command.add_to(commands)
     options = parser.parse_args(arguments)
     try:
         code = int(options.call(options))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,15 +17,18 @@ from torch import Tensor, nn
 from biv import _checks, metrics
 from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
+from biv.training.checkpoint import save_checkpoint
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.machine import steady_machine
 from biv.training.progress import progress_bar
 from biv.training.reference import Loop
 from biv.training.stack import Factory, Stack
+from biv.training.train import resume
 
 PATIENCE = 4  # epochs without a better score before training stops
 TOLERANCE = 0.01  # by what share a score must be better to be waited for
 CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
+JUDGED = 1 << 17  # rows at most that a score is taken of after every epoch
 
 
 class Ensemble(Protocol):
@@ -95,6 +100,8 @@ def cross_fit(
     seed: int = 0,
     threads: int = 1,
     progress: bool = True,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
     after_epoch: Callable[[Ensemble], object] = lambda _: None,
 ) -> CrossFit:
     r"""Train an ensemble whose members each leave out a fold of the rows.
@@ -110,7 +117,7 @@ def cross_fit(
     differs less from one draw to another: with s² the variance between members that left the same
     row out, an ensemble of M is better than one of m by s²(1/m − 1/M), which is taken off where
     m > 1. The epoch at which the score is lowest is chosen. No clean label is needed, and the
-    ensemble as a whole has learned from all rows.
+    ensemble as a whole has learned from all rows. Of more than 131,072 rows, so many are scored.
 
     Args:
         model: Makes a network from a generator; a stack where it can be (:class:`Stack`), else the
@@ -127,6 +134,9 @@ def cross_fit(
         seed: Of the folds, and of the members.
         threads: To train on; they change the result by rounding at most.
         progress: Whether to show a bar on a terminal, after two seconds.
+        checkpoint: A file to go on from, as :func:`train_stack` has it, and to the same bits; for
+            networks that can be stacked.
+        checkpoint_seconds: How often to save.
         after_epoch: Is shown the ensemble after every epoch, to look at and not to touch.
 
     Raises:
@@ -152,35 +162,31 @@ def cross_fit(
     trained = _members(rows, parts, loss, learning_rate, members, seed)
     stack = _engine(model, trained, schedule, threads)
     judge = _Judge(rows, parts, members)
-    best: tuple[int, Any, Tensor] | None = None
-    wanted, passed_at = float("inf"), 0
-    scores: list[float] = []
-    total = schedule.epochs * stack.steps_per_epoch
+    choice = _Choice(patience)
+    saved = _Saved(stack, choice, checkpoint, checkpoint_seconds)
+    total, done = schedule.epochs * stack.steps_per_epoch, stack.epoch * stack.steps_per_epoch
     with (
-        progress_bar(total, f"{members} members", enabled=progress) as bar,
+        saved,
+        progress_bar(total, f"{members} members", enabled=progress, done=done) as bar,
         steady_machine(),
     ):
-        while stack.epoch < schedule.epochs and not stack.all_frozen:
+        while stack.epoch < schedule.epochs and not stack.all_frozen and not choice.made:
             stack.run_epoch(bar.update)
-            each = judge.each(stack)
-            predicted = each.mean(dim=0)
-            scores.append(judge.score(each))
+            choice.consider(stack, *judge(stack))
             after_epoch(stack)
-            bar.set_postfix_str(f"out of fold {scores[-1]:.3f}", refresh=False)
-            if np.isfinite(scores[-1]) and scores[-1] <= min(scores):
-                best = stack.epoch, stack.snapshot(), predicted
-            if np.isfinite(scores[-1]) and scores[-1] <= wanted:
-                wanted, passed_at = scores[-1] - TOLERANCE * abs(scores[-1]), stack.epoch
-            elif best is not None and stack.epoch - passed_at >= patience:
-                break
-    if best is None:
+            bar.set_postfix_str(f"out of fold {choice.scores[-1]:.3f}", refresh=False)
+            saved.now_and_then()
+    if choice.best is None:
         raise ValueError(
             "no member gave a finite prediction after a whole epoch: choose a smaller "
             f"learning_rate; found {learning_rate:g}"
         )
-    epoch, snapshot, predicted = best
-    tau2 = judge.residual_variance(predicted)
-    return CrossFit(stack.modules(snapshot), epoch, np.array(scores), predicted, tau2)
+    modules, predicted = stack.modules(choice.best), choice.predicted
+    if not judge.sees_all:
+        predicted = _out_of_fold(modules, rows, parts)
+    variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
+    tau2 = metrics.residual_variance(predicted, rows.y, variance)
+    return CrossFit(modules, choice.epoch, np.array(choice.scores), predicted, tau2)
 
 
 def _deal(rows: int, folds: int, seed: int) -> list[Tensor]:
@@ -226,34 +232,138 @@ class _Judge:
     """Scores predictions of rows by members that have not seen them, on noisy labels."""
 
     def __init__(self, rows: Triplets, parts: Sequence[Tensor], members: int) -> None:
-        self.rows, self.parts = rows, parts
+        self.sees_all = len(rows) <= JUDGED
+        if not self.sees_all:
+            # Every so many rows, of parts that are in the order of the table and were dealt by lot.
+            step = -(-len(rows) // JUDGED)
+            parts = [part[::step] for part in parts]
+        seen, self.places = torch.unique(torch.cat(list(parts)), return_inverse=True)
+        self.lengths = [len(part) for part in parts]
+        weight = rows.sample_weight
+        self.y = rows.y[seen]
+        self.variance = torch.zeros_like(self.y) if rows.variance is None else rows.variance[seen]
+        self.weight = None if weight is None else weight[seen]
         tables = [rows.x[part] for part in parts]
         self.tables = [tables[number * len(parts) // members] for number in range(members)]
-        self.variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
 
-    def each(self, stack: Ensemble) -> Tensor:
-        """What the members that have left out a row predict for it, (m, N, D)."""
-        predicted = stack.predict_each(self.tables)
-        each = len(predicted) // len(self.parts)
-        out = self.rows.y.new_full((each, *self.rows.y.shape), torch.nan)
-        for fold, part in enumerate(self.parts):
-            out[:, part] = torch.stack(predicted[fold * each : (fold + 1) * each])
-        return out
+    def __call__(self, stack: Ensemble) -> tuple[float, Tensor]:
+        """The score, and what the members that have left out a row predict for it, (N, D)."""
+        each = _each(stack.predict_each(self.tables), self.places.split(self.lengths), self.y)
+        return self.score(each), each.mean(dim=0)
 
     def score(self, each: Tensor) -> float:
         """Infinite where a member has diverged."""
         if not bool(each.isfinite().all()):
             return float("inf")
         score = metrics.noise_corrected_mse(
-            each.mean(dim=0), self.rows.y, self.variance, sample_weight=self.rows.sample_weight
+            each.mean(dim=0), self.y, self.variance, sample_weight=self.weight
         ).value
         if len(each) == 1:
             return score
         fewer = 1 / len(each) - 1 / len(self.tables)
         return score - fewer * float(each.double().var(dim=0).mean())
 
-    def residual_variance(self, predicted: Tensor) -> float:
-        return metrics.residual_variance(predicted, self.rows.y, self.variance)
+
+def _each(predicted: Sequence[Tensor], parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    """What the members that have left out a row predict for it, (m, N, D)."""
+    each = len(predicted) // len(parts)
+    out = like.new_full((each, *like.shape), torch.nan)
+    for fold, part in enumerate(parts):
+        out[:, part] = torch.stack(list(predicted[fold * each : (fold + 1) * each]))
+    return out
+
+
+@torch.no_grad()
+def _out_of_fold(modules: Sequence[nn.Module], rows: Triplets, parts: Sequence[Tensor]) -> Tensor:
+    """The mean prediction of all rows by modules that have left them out, (N, D)."""
+    predicted = [
+        torch.cat(
+            [
+                module(rows.x[few])
+                for few in torch.split(parts[k * len(parts) // len(modules)], CHUNK)
+            ]
+        )
+        for k, module in enumerate(modules)
+    ]
+    return _each(predicted, parts, rows.y).mean(dim=0)
+
+
+class _Choice:
+    """Which epoch is the best so far, and whether to wait for a better one.
+
+    Attributes:
+        scores: After every epoch.
+        epoch: The best, from 1 on.
+        best: A snapshot of the members then; None as long as no score is finite.
+        predicted: What they predicted out of fold.
+        wanted: The score that must be reached for waiting to go on.
+        passed_at: The epoch at which the one before it was.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+        self.scores: list[float] = []
+        self.epoch = self.passed_at = 0
+        self.wanted = float("inf")
+        self.best: Any = None
+        self.predicted = torch.empty(0)
+
+    def consider(self, stack: Ensemble, score: float, predicted: Tensor) -> None:
+        """The members as they are now."""
+        self.scores.append(score)
+        if np.isfinite(score) and score <= min(self.scores):
+            self.epoch, self.best, self.predicted = stack.epoch, stack.snapshot(), predicted
+        if np.isfinite(score) and score <= self.wanted:
+            self.wanted, self.passed_at = score - TOLERANCE * abs(score), stack.epoch
+
+    @property
+    def made(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self.best is not None and len(self.scores) - self.passed_at >= self.patience
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {name: value for name, value in vars(self).items() if name != "patience"}
+        return own | {"scores": list(self.scores)}
+
+
+class _Saved:
+    """Keeps an ensemble and its choice in a file, if there is one, and goes on from there."""
+
+    def __init__(
+        self, stack: Ensemble, choice: _Choice, path: str | Path | None, seconds: float
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self.choice, self.seconds, self.at = choice, seconds, time.monotonic()
+        if self.path is None:
+            return
+        if not isinstance(stack, Stack):
+            raise ValueError("checkpoint is for networks that can be stacked; found others")
+        self.stack = stack
+        state = resume(stack, self.path)
+        if state is not None:
+            if "choice" not in state:
+                raise ValueError(f"{path} is of another training: move it away to start anew")
+            vars(choice).update(state["choice"])
+        self.state = self._taken()
+
+    def _taken(self) -> dict[str, Any]:
+        return self.stack.state_dict() | {"choice": self.choice.state_dict()}
+
+    def now_and_then(self) -> None:
+        """After an epoch."""
+        if self.path is None:
+            return
+        self.state = self._taken()
+        if time.monotonic() - self.at >= self.seconds:
+            save_checkpoint(self.path, self.state)
+            self.at = time.monotonic()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if self.path is not None:  # also when interrupted: the last whole epoch
+            save_checkpoint(self.path, self.state)
 
 
 class _Loops:

@@ -191,6 +191,8 @@ class Schedule:
     Attributes:
         epochs: Passes over the training rows.
         batch_size: Rows a step.
+        epoch_rows: Of a larger table, an epoch has so many rows, in whole batches and drawn anew
+            each time; None takes all.
         drop_last: Whether an incomplete last batch of an epoch is left out, as in the paper, or
             trained on.
         test_every: Steps between two scores of the whole test set; None never scores it.
@@ -205,6 +207,7 @@ class Schedule:
 
     epochs: int = 100
     batch_size: int = 256
+    epoch_rows: int | None = None
     drop_last: bool = False
     test_every: int | None = 1
     optimizer: str = "adam"
@@ -215,8 +218,9 @@ class Schedule:
     def __post_init__(self) -> None:
         _checks.integer("epochs", self.epochs, at_least=0)
         _checks.integer("batch_size", self.batch_size, at_least=1)
-        if self.test_every is not None:
-            _checks.integer("test_every", self.test_every, at_least=1)
+        for name in ("epoch_rows", "test_every"):
+            if getattr(self, name) is not None:
+                _checks.integer(name, getattr(self, name), at_least=1)
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(repr(name) for name in OPTIMIZERS)
             raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
@@ -234,6 +238,8 @@ class Schedule:
             ValueError: None at all, because the only batch is incomplete and dropped.
         """
         steps = rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+        if self.epoch_rows is not None:
+            steps = min(steps, -(-self.epoch_rows // self.batch_size))
         if not steps:
             raise ValueError(
                 f"{rows} training rows give no batch of {self.batch_size}: choose a smaller "

@@ -9,13 +9,18 @@ from tqdm import tqdm
 PATIENCE = 2.0  # seconds before a bar is worth showing
 
 
-def progress_bar(total: int, what: str, *, enabled: bool = True, done: int = 0) -> tqdm[Any]:
-    """A bar over `total` steps with the time left; silent where stderr is not a terminal."""
+def progress_bar(
+    total: int | None, what: str, *, enabled: bool = True, done: int = 0, unit: str = "step"
+) -> tqdm[Any]:
+    """A bar over `total` steps with the time left, or a count where there is no total.
+
+    It is silent where stderr is not a terminal.
+    """
     return tqdm(
         total=total,
         initial=done,
         desc=what,
-        unit="step",
+        unit=unit,
         delay=PATIENCE,
         dynamic_ncols=True,
         leave=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -89,15 +89,17 @@ def train_stack(
     return [Trained(stack.module(r), h) for r, h in enumerate(stack.histories())]
 
 
-def resume(stack: Stack, path: Path) -> None:
+def resume(stack: Stack, path: Path) -> dict[str, Any] | None:
     """Take a new stack to where a checkpoint is; where there is none, see that it can be written.
+
+    Returns what the checkpoint holds, if there is one with steps in it.
 
     Raises:
         ValueError: The file is no checkpoint, or not one of this training.
     """
     if not path.exists():
         save_checkpoint(path, stack.state_dict())
-        return
+        return None
     state = load_checkpoint(path)
     try:
         stack.load_state_dict(state)
@@ -105,3 +107,4 @@ def resume(stack: Stack, path: Path) -> None:
         raise ValueError(f"{path} is not a complete checkpoint: it lacks {error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}. Move it away to start anew") from error
+    return state if stack.step else None

@@ -1,0 +1,77 @@
+"""`biv compare`: are the error bars worth it here, and with which method?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from biv.cli import owndata
+from biv.training.progress import progress_bar
+
+EXAMPLES = """examples:
+  biv compare data.csv --target y --target-std y_err
+  biv compare data.parquet --target y --target-var v --rows 0 --folds 10     all rows, more folds
+  biv compare data.csv --target y --target-std y_err --json > comparison.json
+
+Compared by cross-validation, on the same folds: networks with L2 (all labels alike), IV (1/σ²),
+Cutoff (labels below a σ² chosen by validation), BIV (1/(σ²+ε)), and BIV with the same variances on
+the wrong rows, which shows whether they know which labels are good; linear weighted least squares;
+gradient boosting with and without weights (scikit-learn's, and LightGBM if it is installed). Errors
+are to the true labels, with the noise of the labels taken out.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add this command to the parser's."""
+    parser = commands.add_parser(
+        "compare",
+        help="whether error bars are worth it: methods by cross-validation, and a recommendation",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    owndata.add_files(parser)
+    owndata.add_columns(parser, error_bars=True)
+    parser.add_argument("--folds", type=int, default=5, help="of cross-validation (default: 5)")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=10_000,
+        help="compare on so many at most, drawn by lot; 0 for all (default: 10000)",
+    )
+    parser.add_argument(
+        "--unweighted",
+        action="store_true",
+        help="let all labels count alike in the scores: noisier, but right where σ² goes with the "
+        "label or with a model's error",
+    )
+    parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
+    owndata.add_usual(parser)
+    parser.set_defaults(call=call)
+
+
+def call(options: argparse.Namespace) -> int:
+    """Read, cross-validate, recommend."""
+    if options.folds < 2 or options.rows < 0 or (options.jobs is not None and options.jobs < 1):
+        raise ValueError("--folds must be at least 2, --rows 0 or more, and --jobs at least 1")
+    table = owndata.read(options)
+    from biv.owndata import compare, methods
+    from biv.report import comparison as report
+
+    names = methods()
+    if not options.json:
+        print(f"{owndata.described(table)}.", flush=True)
+    total = len(names) * options.folds
+    with progress_bar(total, f"{len(names)} methods, {options.folds} folds", unit="fit") as bar:
+        found = compare(
+            table,
+            folds=options.folds,
+            rows=options.rows or None,
+            weighted=not options.unweighted,
+            seed=options.seed,
+            jobs=options.jobs or os.cpu_count() or 1,
+            after_task=bar.update,
+        )
+    owndata.show(options, found.told(), report.text(found))
+    return 0

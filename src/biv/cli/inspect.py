@@ -1,0 +1,76 @@
+"""`biv inspect`: what the error bars of a table look like, and what they are worth."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from biv.cli import owndata
+
+EXAMPLES = """examples:
+  biv inspect data.csv --target y --target-std y_err         text, and a picture beside it
+  biv inspect data.csv --target y --target-var v --no-picture --json
+  biv inspect data/ --target y --target-interval low high --picture bars.svg
+
+How large σ² is beside the variance of the labels, how many labels really count, what weighting
+buys, which rows to look at, and the ε that suits. For the last, a small ensemble is fitted on
+20,000 rows at most: some seconds.
+"""
+PICTURE = "biv-inspect{}.png"
+
+
+def add_to(commands: Any) -> None:
+    """Add this command to the parser's."""
+    parser = commands.add_parser(
+        "inspect",
+        help="the error bars of a table, before anything is trained on them",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    owndata.add_files(parser)
+    owndata.add_columns(parser, error_bars=True)
+    picture = parser.add_mutually_exclusive_group()
+    picture.add_argument(
+        "--picture",
+        type=Path,
+        help="where to (PNG, SVG, PDF; default: biv-inspect.png, or the next free name)",
+    )
+    picture.add_argument("--no-picture", action="store_true", help="text alone")
+    owndata.add_usual(parser)
+    parser.set_defaults(call=call)
+
+
+def call(options: argparse.Namespace) -> int:
+    """Read, look, say and draw."""
+    path = None if options.no_picture else _picture_path(options)
+    table = owndata.read(options)
+    from biv.owndata import inspect
+    from biv.report import inspection as report
+
+    seen = inspect(table, seed=options.seed, progress=sys.stderr.isatty())
+    if path is not None:
+        report.save(report.draw(seen), path)
+    told = seen.told() | {"picture": None if path is None else str(path)}
+    text = f"{owndata.described(table)}.\n\n{report.text(seen)}"
+    owndata.show(options, told, text if path is None else f"{text}\n\n{path}")
+    return 0
+
+
+def _picture_path(options: argparse.Namespace) -> Path:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("the picture needs matplotlib: pip install matplotlib, or --no-picture")
+    if options.picture is None:
+        names = (PICTURE.format(f"-{k}" if k > 1 else "") for k in range(1, 1_000_000))
+        return next(Path(name) for name in names if options.force or not Path(name).exists())
+    path = Path(options.picture)
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"--picture must end in .png, .svg or .pdf; found {path}")
+    if path.exists() and not options.force:
+        raise ValueError(f"{path} is there already: --force replaces it")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is not a folder")
+    return path

@@ -1,0 +1,147 @@
+"""What the commands on one's own data share: options, reading with a bar, notes, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from biv.datasets import LabelledTable, Target
+from biv.training.progress import progress_bar
+
+NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")
+COLUMNS_SHOWN = 5
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """The table."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="CSV or Parquet; several with the same columns, or a folder of them",
+    )
+
+
+def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
+    """Which columns mean what."""
+    columns = parser.add_argument_group("columns")
+    columns.add_argument("--target", required=True, metavar="COLUMN", help="the labels")
+    bars = columns.add_mutually_exclusive_group(required=error_bars)
+    bars.add_argument("--target-std", metavar="COLUMN", help="their error bars, as σ")
+    bars.add_argument("--target-var", metavar="COLUMN", help="their error bars, as σ²")
+    bars.add_argument(
+        "--target-interval",
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="their error bars, as the ends of a confidence interval",
+    )
+    columns.add_argument(
+        "--level", type=float, default=0.95, help="of that interval (default: 0.95)"
+    )
+    columns.add_argument("--weight", metavar="COLUMN", help="how much each row matters")
+    columns.add_argument(
+        "--features", nargs="+", metavar="COLUMN", help="learn from these (default: all others)"
+    )
+    columns.add_argument(
+        "--ignore", nargs="+", default=[], metavar="COLUMN", help="leave these out"
+    )
+    columns.add_argument(
+        "--category",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="columns of numbers that are names, as post codes",
+    )
+
+
+def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
+    """What every command has."""
+    if seed:
+        parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print JSON, for machines, and no text")
+    parser.add_argument("--force", action="store_true", help="replace what is there already")
+
+
+def require_libraries() -> None:
+    """Before the work, not after it.
+
+    Raises:
+        ValueError: It says what to install.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f"this needs {', '.join(missing)}: pip install 'biv[command]'")
+
+
+def read(options: argparse.Namespace) -> LabelledTable:
+    """The table that the options name, with a bar; what was left out is said."""
+    require_libraries()
+    if getattr(options, "seed", 0) < 0:
+        raise ValueError(f"--seed must be 0 or more; found {options.seed}")
+    interval = options.target_interval and tuple(options.target_interval)
+    target = Target(
+        options.target,
+        options.target_var,
+        options.target_std,
+        interval,
+        options.level,
+        options.weight,
+    )
+    with progress_bar(None, "reading", unit="row") as bar:
+        table = LabelledTable.read(
+            options.files,
+            target,
+            features=options.features,
+            ignore=options.ignore,
+            categories=options.category,
+            after_part=bar.update,
+        )
+    if table.unlabelled:
+        note(f"{table.unlabelled:,} rows have no {options.target!r} and were left out")
+    for name, reason in table.schema.ignored.items():
+        note(f"column {name!r} was left out: {reason}")
+    return table
+
+
+def described(table: LabelledTable) -> str:
+    """What was read, in a line."""
+    count = len(table.schema.columns)
+    kinds = [column.kind for column in table.schema.columns]
+    told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    files = "1 file" if len(table.files) == 1 else f"{len(table.files)} files"
+    return f"{len(table):,} rows from {files}; {count} columns to learn from ({told})"
+
+
+def note(text: str) -> None:
+    """Something to know, beside the results."""
+    print(f"biv: note: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def noted_warnings() -> Iterator[None]:
+    """Warnings as notes, without the line of code that they come from."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
+        yield
+
+
+def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:
+    """The result, for a machine or for a person."""
+    if options.json:
+        print(json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        print(text)
+
+
+def in_bytes(count: float | None) -> str:
+    """Memory for people."""
+    return "an unknown amount" if count is None else f"{count / 1e9:.2f} GB"

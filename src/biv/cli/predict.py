@@ -1,0 +1,68 @@
+"""`biv predict`: the columns of a table, and beside them what a model predicts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from biv.cli import owndata
+from biv.datasets.tablefiles import Files
+from biv.training.progress import progress_bar
+
+EXAMPLES = """examples:
+  biv predict biv-model new.csv                      writes predictions.csv
+  biv predict biv-model new.parquet --out out.parquet
+  biv predict model parts/ --out all.csv --name y_hat
+
+All rows are copied, with two columns more: the predicted true label, and the standard deviation of
+the true label about it (without the noise of a new measurement). Files of any size are worked
+through a part at a time. The output is complete or not there.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add this command to the parser's."""
+    parser = commands.add_parser(
+        "predict",
+        help="predictions and their standard deviations, added to a table",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a folder of `biv train`")
+    owndata.add_files(parser)
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        help="file, of the kind of the input (default: predictions.csv or predictions.parquet)",
+    )
+    parser.add_argument(
+        "--name",
+        default="prediction",
+        help="of the new column; the other has _std appended (default: prediction)",
+    )
+    owndata.add_usual(parser, seed=False)
+    parser.set_defaults(call=call)
+
+
+def call(options: argparse.Namespace) -> int:
+    """Read a part, predict it, write it."""
+    owndata.require_libraries()
+    from biv.owndata import ModelFolder, write_predictions
+
+    folder = ModelFolder.read(options.model)
+    files = Files(options.files)
+    suffix = "".join(files.paths[0].suffixes[-2:]).lower()
+    if not suffix.endswith(".gz"):
+        suffix = files.paths[0].suffix.lower()
+    out = options.out or Path(f"predictions{suffix}")
+    with progress_bar(None, "predicting", unit="row") as bar:
+        rows = write_predictions(
+            folder, files, out, name=options.name, force=options.force, after_part=bar.update
+        )
+    columns = [options.name, f"{options.name}_std"]
+    told = {"out": str(out), "rows": rows, "columns": columns}
+    owndata.show(options, told, f"{rows:,} rows, with {columns[0]!r} and {columns[1]!r}.\n{out}")
+    return 0

@@ -1,0 +1,313 @@
+"""Is it worth it? Ways of using the error bars, and of not using them, by cross-validation."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import _checks, metrics
+from biv.datasets import LabelledTable
+from biv.metrics import Score
+from biv.modelfile import plain
+from biv.owndata.learnable import require_learnable
+from biv.owndata.methods import BIV, L2, SHUFFLED, Rows, methods
+
+Floats = npt.NDArray[np.float64]
+
+FEWEST_ROWS = 30
+ROWS = 10_000  # compared at most, unless more are asked for
+FOLDS = 5
+INTERVAL = 1.96  # standard errors to each side: 95 %
+FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has no answer here
+
+
+class Effect(NamedTuple):
+    """How much lower one error is than another, as a share of the other, with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One method.
+
+    Attributes:
+        name: Of the method.
+        mse: The noise-corrected mean squared error of rows left out, to their true labels.
+        to_best: By how much it exceeds that of the best, paired.
+        seconds: Of all folds.
+        chosen: What it chose itself, in the first fold.
+    """
+
+    name: str
+    mse: Score
+    to_best: Score
+    seconds: float
+    chosen: str
+
+    @property
+    def as_good(self) -> bool:
+        """Whether the best is not shown to be better."""
+        return self.to_best.value <= INTERVAL * self.to_best.stderr
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods, the best first, and what follows from them.
+
+    Attributes:
+        rows: How many were compared.
+        rows_in_all: Out of so many.
+        folds: Of the cross-validation.
+        label_variance: In squared units of the label.
+        methods: The lowest error first.
+        failed: Methods that have no answer here, with the reason.
+        gain: How much lower BIV's error is than L2's.
+        control: How much lower BIV's error is than with the same variances on the wrong rows.
+    """
+
+    rows: int
+    rows_in_all: int
+    folds: int
+    label_variance: float
+    methods: list[Compared]
+    failed: dict[str, str]
+    gain: Effect
+    control: Effect
+
+    @property
+    def useful(self) -> bool | None:
+        """Whether the error bars make the model better; None if these rows do not tell."""
+        if self.gain.low > 0 and self.control.low > 0:
+            return True
+        return False if self.gain.high < 0 else None
+
+    def recommendation(self) -> str:
+        """In plain words: use the error bars or not, and with what."""
+        return f"{self._whether()} {self._with_what()}"
+
+    def _whether(self) -> str:
+        if self.useful:
+            return (
+                f"Use the error bars: with them the error is {self.gain} lower than without, and "
+                f"{self.control} lower than with the same error bars on the wrong rows."
+            )
+        if self.useful is False:
+            worse = Effect(-self.gain.value, -self.gain.high, -self.gain.low)
+            return f"Do not use the error bars: with them the error is {worse} higher."
+        if self.gain.low > 0:
+            return (
+                f"With the error bars the error is {self.gain} lower than without, but "
+                f"{self.control} lower than with the same error bars on the wrong rows: that they "
+                "know which labels are good is not shown."
+            )
+        return (
+            f"These {self.rows:,} rows do not show a difference: with the error bars, the error is "
+            f"{self.gain} lower. Use them or not."
+        )
+
+    def _with_what(self) -> str:
+        best, *others = [m for m in self.methods if m.name != SHUFFLED]
+        alike = [m.name for m in others if m.as_good]
+        text = f"The lowest error is that of {best.name}"
+        if best.name != BIV and BIV in alike:
+            text += ", and BIV's cannot be told from it"
+            alike.remove(BIV)
+        text += "."
+        if alike:
+            text += f" Not shown to be worse: {'; '.join(alike)}."
+        return text
+
+    def told(self) -> dict[str, Any]:
+        """In what JSON has."""
+        rows = [
+            {
+                "method": m.name,
+                "mse": m.mse.value,
+                "mse_stderr": m.mse.stderr,
+                "mse_over_label_variance": m.mse.value / self.label_variance,
+                "above_best": m.to_best.value,
+                "above_best_stderr": m.to_best.stderr,
+                "as_good_as_best": m.as_good,
+                "seconds": m.seconds,
+                "chosen": m.chosen,
+            }
+            for m in self.methods
+        ]
+        return dict(
+            plain(
+                {
+                    "rows": self.rows,
+                    "rows_in_all": self.rows_in_all,
+                    "folds": self.folds,
+                    "label_variance": self.label_variance,
+                    "methods": rows,
+                    "failed": self.failed,
+                    "gain": self.gain._asdict(),
+                    "control": self.control._asdict(),
+                    "use_error_bars": self.useful,
+                    "recommendation": self.recommendation(),
+                }
+            )
+        )
+
+
+class _Outcome(NamedTuple):
+    """What came of one method on one fold; predictions of its rows, or why there are none."""
+
+    method: str
+    fold: int
+    predicted: Floats | None
+    said: str
+    seconds: float
+
+
+def compare(
+    table: LabelledTable,
+    *,
+    folds: int = FOLDS,
+    rows: int | None = ROWS,
+    weighted: bool = True,
+    seed: int = 0,
+    jobs: int = 1,
+    after_task: Callable[[], object] = lambda: None,
+) -> Comparison:
+    """Cross-validate all methods on the same folds, and score them against the noisy labels.
+
+    The scores are noise-corrected (:func:`biv.metrics.noise_corrected_mse`), with one ε for all
+    methods: the residual variance of BIV. Differences are paired. Their intervals are of the draw
+    of the rows that are predicted; that other training rows give other models is not in them.
+
+    Args:
+        table: With error bars; where one is unknown, the median is taken.
+        folds: Of the cross-validation.
+        rows: Compare on so many at most, drawn by lot; None for all.
+        weighted: Whether reliable labels count more in the scores. They do not tell of all rows if
+            σ² goes with the label or with a model's error.
+        seed: Of the folds and of all methods.
+        jobs: Processes.
+        after_task: Is called after each method on each fold.
+
+    Raises:
+        ValueError: There are no error bars, too few rows, or BIV or L2 has no answer.
+    """
+    if table.variance is None:
+        raise ValueError("there are no error bars to compare with and without: name their column")
+    folds = _checks.integer("folds", folds, at_least=2)
+    require_learnable(table, fewest=max(FEWEST_ROWS, 2 * folds), unknown="median")
+    data = _usable(table, rows, seed)
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    parts = [np.sort(part) for part in np.array_split(order, folds)]
+    outcomes = list(_outcomes(data, parts, seed, jobs, after_task))
+    predictions, failed, seconds, chosen = {}, {}, {}, {}
+    for name in methods():
+        own = sorted((o for o in outcomes if o.method == name), key=lambda o: o.fold)
+        without = [o for o in own if o.predicted is None]
+        if without:
+            failed[name] = without[0].said
+            continue
+        whole = np.empty(len(data.y))
+        for outcome in own:
+            assert outcome.predicted is not None
+            whole[parts[outcome.fold]] = outcome.predicted
+        predictions[name], chosen[name] = whole, own[0].said
+        seconds[name] = sum(outcome.seconds for outcome in own)
+    for name in (BIV, L2, SHUFFLED):
+        if name in failed:
+            raise ValueError(f"{name} has no answer here: {failed[name]}")
+    scores = _Scores(data, predictions, weighted)
+    ranked = sorted(predictions, key=lambda name: scores.mse[name].value)
+    best = next(name for name in ranked if name != SHUFFLED)
+    return Comparison(
+        len(data.y),
+        len(table),
+        folds,
+        metrics.label_variance(data.y, data.variance),
+        [
+            Compared(n, scores.mse[n], scores.difference(n, best), seconds[n], chosen[n])
+            for n in ranked
+        ],
+        failed,
+        scores.effect(BIV, L2),
+        scores.effect(BIV, SHUFFLED),
+    )
+
+
+def _usable(table: LabelledTable, rows: int | None, seed: int) -> Rows:
+    """Rows with a label to judge by, so many at most, the median in the place of unknown σ²."""
+    assert table.variance is not None
+    known = table.variance[np.isfinite(table.variance)]
+    variance = np.where(np.isnan(table.variance), np.median(known), table.variance)
+    places = np.flatnonzero(np.isfinite(variance))
+    if rows is not None and len(places) > rows:
+        places = np.sort(np.random.default_rng(seed).choice(places, rows, replace=False))
+    return Rows(table.features, table.y, variance, table.weight).at(places)
+
+
+def _outcomes(
+    data: Rows, parts: list[Any], seed: int, jobs: int, after_task: Callable[[], object]
+) -> Iterable[_Outcome]:
+    from joblib import Parallel, delayed
+
+    tasks = [(name, fold) for name in methods() for fold in range(len(parts))]
+    run = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    for outcome in run(delayed(_task)(data, parts[f], name, f, seed) for name, f in tasks):
+        after_task()
+        yield outcome
+
+
+def _task(data: Rows, left_out: Any, name: str, fold: int, seed: int) -> _Outcome:
+    from threadpoolctl import threadpool_limits
+
+    kept = np.setdiff1d(np.arange(len(data.y)), left_out)
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore")
+            predicted, said = methods()[name](
+                data.at(kept), data.features.iloc[left_out], seed + fold
+            )
+        if not np.isfinite(predicted).all():
+            raise ValueError("it diverged")
+    except FAILURES as error:
+        return _Outcome(name, fold, None, str(error), time.perf_counter() - start)
+    return _Outcome(name, fold, predicted, said, time.perf_counter() - start)
+
+
+class _Scores:
+    """Errors to the true labels, and their differences, all by the same weights."""
+
+    def __init__(self, data: Rows, predictions: dict[str, Floats], weighted: bool) -> None:
+        self.data, self.predictions = data, predictions
+        self.how: dict[str, Any] = {"weighted": weighted}
+        if weighted:
+            tau2 = metrics.residual_variance(predictions[BIV], data.y, data.variance)
+            self.how["epsilon"] = metrics.steady_epsilon(tau2, data.variance)
+        self.mse = {
+            name: metrics.noise_corrected_mse(own, data.y, data.variance, **self.how)
+            for name, own in predictions.items()
+        }
+
+    def difference(self, name: str, other: str) -> Score:
+        one, two = self.predictions[name], self.predictions[other]
+        return metrics.noise_corrected_difference(
+            one, two, self.data.y, self.data.variance, **self.how
+        )
+
+    def effect(self, name: str, other: str) -> Effect:
+        """How much lower the first is, as a share of the second."""
+        value, stderr = self.difference(other, name)
+        base = self.mse[other].value
+        ends = (value, value - INTERVAL * stderr, value + INTERVAL * stderr)
+        return Effect(*(end / base for end in ends)) if base > 0 else Effect(*(3 * [np.nan]))

@@ -1,0 +1,333 @@
+"""What the error bars of a table look like, what they are worth, and which rows to look at."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import metrics
+from biv.datasets import LabelledTable
+from biv.estimator import BIVRegressor
+from biv.features import FeatureEncoder
+from biv.modelfile import plain
+from biv.owndata.learnable import require_learnable
+from biv.weights import effective_batch_size, inverse_variance_weights
+
+Floats = npt.NDArray[np.float64]
+
+FITTED_ROWS = 20_000  # at most, for the quick fit
+QUICK_EPOCHS, QUICK_FOLDS = 25, 4
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+HUGE = 100.0  # times the label variance: such a label says next to nothing
+COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
+RELATED = 0.3  # a rank correlation that is worth a word
+FAR_OFF = 5.0  # standard deviations
+ROWS_SHOWN, COLUMNS_SHOWN = 5, 3
+FACTOR_RANGE = (1 / 3, 3.0)
+
+
+class Remark(NamedTuple):
+    """Something to look at.
+
+    Attributes:
+        kind: In a word.
+        text: In a sentence.
+        rows: Where, the first few.
+    """
+
+    kind: str
+    text: str
+    rows: list[str]
+
+
+@dataclass(frozen=True)
+class QuickFit:
+    """A small ensemble, cross-fitted to see how far off the labels are.
+
+    Attributes:
+        rows: That it was fitted on.
+        tau2: The variance of its own error, in squared units of the label.
+        epsilon: That it would take, likewise.
+        r2: Of rows that it has not seen, to their true labels.
+        variance_factor: By which the variances seem to be too small.
+        variance_factor_interval: Its 95 % interval.
+        places: Which rows of the table.
+        predicted: What members that have not seen them predict.
+    """
+
+    rows: int
+    tau2: float
+    epsilon: float
+    r2: float
+    variance_factor: float | None
+    variance_factor_interval: tuple[float, float] | None
+    places: npt.NDArray[np.int64]
+    predicted: Floats
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What there is to say of a table's error bars.
+
+    Attributes:
+        table: The table.
+        variance: σ², with the median where it was unknown; +inf where a label is to be ignored.
+        label_variance: Of the labels without their noise.
+        quantiles: Of σ², by their share.
+        effective_sample_size: Kish's, of plain inverse-variance weights 1/σ².
+        fit: The quick fit.
+        gain: By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated.
+        remarks: What to look at.
+    """
+
+    table: LabelledTable
+    variance: Floats
+    label_variance: float
+    quantiles: dict[float, float]
+    effective_sample_size: float
+    fit: QuickFit
+    gain: float
+    remarks: list[Remark]
+
+    def told(self) -> dict[str, Any]:
+        """In what JSON has, without the rows."""
+        fit = {k: v for k, v in asdict(self.fit).items() if k not in ("places", "predicted")}
+        relative = self.fit.epsilon / self.label_variance
+        return dict(
+            plain(
+                {
+                    "files": {str(path): count for path, count in self.table.files.items()},
+                    "rows": len(self.table),
+                    "rows_without_label": self.table.unlabelled,
+                    "columns": self.table.schema.told(),
+                    "label_mean": float(np.mean(self.table.y)),
+                    "noisy_label_variance": float(np.var(self.table.y)),
+                    "label_variance": self.label_variance,
+                    "variance_quantiles": {f"{q:g}": v for q, v in self.quantiles.items()},
+                    "effective_sample_size": self.effective_sample_size,
+                    "quick_fit": fit,
+                    "expected_variance_reduction": self.gain,
+                    "suggested_epsilon": relative,
+                    "suggested_epsilon_absolute": self.fit.epsilon,
+                    "remarks": [remark._asdict() for remark in self.remarks],
+                }
+            )
+        )
+
+
+def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> Inspection:
+    r"""Look at the error bars of a table.
+
+    What weighting buys is, where residuals have the variances v = σ² + τ²,
+
+    .. math:: 1 - \frac{1/\overline{1/v}}{\overline v},
+
+    by which the variance of a mean, or of a coefficient, is lower with weights 1/v than without:
+    one less the quotient of the harmonic mean and the mean. τ² is of a quick fit.
+
+    Args:
+        table: With error bars; where one is unknown, the median is taken.
+        seed: Of the quick fit.
+        progress: Whether to show a bar on a terminal.
+
+    Raises:
+        ValueError: The table has no error bars, or nothing can be learned from it.
+    """
+    if table.variance is None:
+        raise ValueError("there are no error bars to look at: name their column")
+    require_learnable(table, unknown="median")
+    given = table.variance
+    median = float(np.median(given[np.isfinite(given)]))
+    variance = np.where(np.isnan(given), median, given)
+    finite = variance[np.isfinite(variance)]
+    label_variance = metrics.label_variance(table.y, variance)
+    fit, warned = _quick_fit(table, variance, seed, progress)
+    noise = finite + fit.tau2
+    gain = 1 - float(1 / np.mean(1 / noise) / noise.mean()) if noise.min() > 0 else np.nan
+    remarks = [
+        *_odd_values(table, given, label_variance),
+        *_common_values(table, given),
+        *_related(table, variance, seed),
+        *_residuals(table, variance, fit),
+        *(Remark("fit", text, []) for text in warned),
+    ]
+    return Inspection(
+        table,
+        variance,
+        label_variance,
+        {q: float(np.quantile(finite, q)) for q in QUANTILES},
+        float(effective_batch_size(inverse_variance_weights(variance, 0.0))),
+        fit,
+        gain,
+        remarks,
+    )
+
+
+def _sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:
+    """All rows, or so many of them by lot, in order."""
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+
+
+def _quick_fit(
+    table: LabelledTable, variance: Floats, seed: int, progress: bool
+) -> tuple[QuickFit, list[str]]:
+    places = _sample(len(table), FITTED_ROWS, seed)
+    y, own = table.y[places], variance[places]
+    model = BIVRegressor(
+        members=QUICK_FOLDS,
+        folds=QUICK_FOLDS,
+        max_epochs=QUICK_EPOCHS,
+        random_state=seed,
+        verbose=progress,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(
+            table.features.iloc[places],
+            y,
+            y_var=own,
+            sample_weight=None if table.weight is None else table.weight[places],
+        )
+    # That training was cut short is of no interest here; factors have a remark of their own.
+    told = [str(w.message) for w in caught if "categories in" in str(w.message)]
+    r2 = metrics.noise_corrected_r2(model.out_of_fold_, y, own).value
+    return (
+        QuickFit(
+            len(places),
+            float(model.tau2_),
+            float(model.epsilon_ or 0.0),
+            r2,
+            model.variance_factor_,
+            model.variance_factor_interval_,
+            places,
+            model.out_of_fold_,
+        ),
+        told,
+    )
+
+
+def _rows(table: LabelledTable, which: Any) -> list[str]:
+    return [table.where(int(k)) for k in np.flatnonzero(which)[:ROWS_SHOWN]]
+
+
+def _odd_values(table: LabelledTable, variance: Floats, label_variance: float) -> list[Remark]:
+    finite = np.isfinite(variance)
+    found = [
+        ("unknown", np.isnan(variance), "{n} have no error bar"),
+        ("ignored", np.isinf(variance), "{n} have an infinite error bar: they are ignored"),
+        (
+            "zero",
+            variance == 0,
+            "{n} have an error bar of 0: they are trusted as far as ε lets them. Is it a measured "
+            "value, or does 0 stand for unknown?",
+        ),
+        (
+            "huge",
+            finite & (variance > HUGE * label_variance),
+            "{n} have a σ² of more than {huge:g} times the label variance, and say next to nothing",
+        ),
+    ]
+    return [
+        Remark(kind, text.format(n=_labels(which.sum()), huge=HUGE), _rows(table, which))
+        for kind, which, text in found
+        if which.any()
+    ]
+
+
+def _labels(count: Any) -> str:
+    return "1 label" if count == 1 else f"{int(count):,} labels"
+
+
+def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
+    known = variance[np.isfinite(variance)]
+    values, counts = np.unique(known, return_counts=True)
+    if len(values) == 1:
+        text = "all error bars are equal: weighting by them changes nothing"
+        return [Remark("equal", text, [])]
+    remarks = []
+    for place in np.argsort(-counts)[:COLUMNS_SHOWN]:
+        value, count = values[place], counts[place]
+        if len(values) > FEW_VALUES and count >= max(COMMON * len(known), 3):
+            text = (
+                f"{_labels(count)} ({count / len(known):.0%}) have the same σ² of {value:.4g} "
+                f"(σ {np.sqrt(value):.4g}), where the others differ: does it stand for something?"
+            )
+            remarks.append(Remark("duplicated", text, _rows(table, variance == value)))
+    return remarks
+
+
+def _ranks(values: Floats) -> Floats:
+    """From least to greatest, equal ones with their mean rank, centred and of unit length."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks: Floats = (ends - (counts - 1) / 2)[place]
+    ranks = ranks - ranks.mean()
+    length = np.sqrt((ranks**2).sum())
+    return ranks / length if length > 0 else ranks
+
+
+def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
+    used = np.flatnonzero(np.isfinite(variance))
+    used = used[_sample(len(used), FITTED_ROWS, seed)]
+    own = _ranks(variance[used])
+    remarks = []
+    with_label = float(own @ _ranks(table.y[used]))
+    if abs(with_label) >= RELATED:
+        way = "grow" if with_label > 0 else "shrink"
+        remarks.append(
+            Remark(
+                "related to the label",
+                f"error bars {way} with the label (rank correlation {with_label:+.2f}), as those "
+                "of counts do: weighted scores then tell of one end of the labels more than of the "
+                "other, and if error bars were computed from the noisy labels, weighting is biased",
+                [],
+            )
+        )
+    frame = table.features.iloc[used]
+    encoder = FeatureEncoder.fit(frame)
+    names = encoder.names(list(frame.columns))
+    ranked = [(float(own @ _ranks(column)), n) for column, n in zip(encoder(frame).T, names)]  # noqa: B905
+    ranked = sorted((r for r in ranked if abs(r[0]) >= RELATED), key=lambda r: -abs(r[0]))
+    if ranked:
+        shown = ", ".join(f"{name!r} ({rank:+.2f})" for rank, name in ranked[:COLUMNS_SHOWN])
+        more = f" and {len(ranked) - COLUMNS_SHOWN} more" if len(ranked) > COLUMNS_SHOWN else ""
+        text = (
+            f"error bars go with features: {shown}{more}. Where they are large, there is less to "
+            "learn from, with weights or without"
+        )
+        remarks.append(Remark("related to features", text, []))
+    return remarks
+
+
+def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:
+    remarks = []
+    if fit.variance_factor_interval is not None:
+        low, high = fit.variance_factor_interval
+        if high < FACTOR_RANGE[0] or low > FACTOR_RANGE[1]:
+            size = "too large" if high < 1 else "too small"
+            text = (
+                f"by the residuals of a quick fit, σ² is {size}: it should be multiplied by "
+                f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ² and the units "
+                "what you took them for? --calibrate-variance corrects a common factor"
+            )
+            remarks.append(Remark("factor", text, []))
+    own = variance[fit.places]
+    with np.errstate(invalid="ignore"):
+        off = np.abs(table.y[fit.places] - fit.predicted) / np.sqrt(own + fit.tau2)
+    off = np.where(np.isfinite(own) & np.isfinite(off), off, 0.0)
+    worst = np.argsort(-off)[:ROWS_SHOWN]
+    worst = worst[off[worst] > FAR_OFF]
+    if len(worst):
+        text = (
+            f"{_labels((off > FAR_OFF).sum())} of {len(off):,} are more than {FAR_OFF:g} standard "
+            f"deviations from what a quick fit predicts, up to {off.max():.1f}"
+        )
+        rows = [table.where(int(fit.places[k])) for k in worst]
+        remarks.append(Remark("far off", text, rows))
+    return remarks

@@ -1,0 +1,220 @@
+"""A trained model in a folder, with what its table looked like; unfinished training goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import metrics
+from biv.datasets import LabelledTable, Target
+from biv.datasets.columns import Schema
+from biv.datasets.files import write_atomically
+from biv.datasets.tablefiles import Part, require_pandas
+from biv.estimator import BIVRegressor
+from biv.modelfile import plain
+from biv.owndata.learnable import require_learnable
+
+FORMAT = "biv model folder 1"
+MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFolder:
+    """A fitted model, and how to read the tables that it predicts.
+
+    Attributes:
+        model: Fitted.
+        schema: What the columns of its table meant.
+        target: Where the labels were.
+        about: How it came about, in what JSON has.
+    """
+
+    model: BIVRegressor
+    schema: Schema
+    target: Target
+    about: Mapping[str, Any]
+
+    @classmethod
+    def train(
+        cls,
+        folder: str | Path,
+        table: LabelledTable,
+        settings: Mapping[str, Any],
+        *,
+        force: bool = False,
+    ) -> ModelFolder:
+        """Fit a model and write it to a folder, or go on where the same training was interrupted.
+
+        Until it is finished the folder holds a file ``unfinished-….pt``; a model that was there
+        before stays until then.
+
+        Args:
+            folder: Is made if it is not there.
+            table: What to learn from.
+            settings: Of :class:`BIVRegressor`.
+            force: Whether to replace a finished model, or an unfinished training of other rows or
+                settings.
+
+        Raises:
+            ValueError: The folder holds one of these, or other files; or the table has nothing to
+                learn from.
+        """
+        require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
+        folder = Path(folder)
+        checkpoint = folder / UNFINISHED.format(_digest(table, settings))
+        _require_room(folder, checkpoint, force=force)
+        start = time.perf_counter()
+        folder.mkdir(parents=True, exist_ok=True)
+        model = BIVRegressor(**settings, checkpoint=checkpoint)
+        try:
+            model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
+        except ValueError:  # of rows or settings that cannot be: nothing is left to go on from
+            checkpoint.unlink(missing_ok=True)
+            if not any(folder.iterdir()):
+                folder.rmdir()
+            raise
+        about = {
+            "files": {str(path): count for path, count in table.files.items()},
+            "rows": len(table),
+            "rows_without_label": table.unlabelled,
+            "settings": plain(dict(settings)),
+            "result": summary(model, table),
+            "seconds": time.perf_counter() - start,
+            "peak_memory_bytes": peak_memory(),
+        }
+        finished = cls(model, table.schema, table.target, about)
+        finished._write(folder)
+        for left in folder.glob(UNFINISHED.format("*")):
+            left.unlink()
+        return finished
+
+    def _write(self, folder: Path) -> None:
+        (folder / ABOUT).unlink(missing_ok=True)  # a kill between the two leaves no false pair
+        self.model.save(folder / MODEL)
+        content = {
+            "format": FORMAT,
+            "biv": metadata.version("biv"),
+            "schema": self.schema.told(),
+            "target": asdict(self.target),
+            "about": plain(dict(self.about)),
+        }
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        write_atomically(folder / ABOUT, f"{text}\n".encode())
+
+    @classmethod
+    def read(cls, folder: str | Path) -> ModelFolder:
+        """What :meth:`train` wrote.
+
+        Raises:
+            ValueError: It is not a model folder, is unfinished, damaged or of another version.
+            FileNotFoundError: It is not there.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not a folder")
+        if not (folder / ABOUT).is_file():
+            unfinished = any(folder.glob(UNFINISHED.format("*")))
+            found = "an unfinished training: train again to go on" if unfinished else "none"
+            raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; found {found}")
+        try:
+            content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            found = content["format"]
+            if found == FORMAT:
+                told = content["target"]
+                interval = told["interval"] and tuple(told["interval"])
+                target = Target(**{**told, "interval": interval})
+                schema, about = Schema.from_told(content["schema"]), content["about"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder / ABOUT} is damaged: {error!r}") from error
+        if found != FORMAT:
+            raise ValueError(
+                f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
+                f"this is biv {metadata.version('biv')}"
+            )
+        return cls(BIVRegressor.load(folder / MODEL), schema, target, about)
+
+    def predict(self, part: Part) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The true labels of some rows of a file, and their standard deviations."""
+        mean, std = self.model.predict(self.schema.frame(part), return_std=True)
+        return mean, std
+
+
+def _require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} must be a folder; found a file")
+    if not folder.exists():
+        return
+    ours = {MODEL, ABOUT}
+    others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
+    strange = [p for p in folder.iterdir() if p.name not in ours and p not in (checkpoint, *others)]
+    if strange and not (folder / ABOUT).is_file():
+        raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
+    if force:
+        for other in others:
+            other.unlink()
+        return
+    if (folder / ABOUT).is_file() and not checkpoint.is_file():
+        raise ValueError(f"{folder} holds a model already: --force replaces it")
+    if others:
+        raise ValueError(
+            f"{folder} holds an unfinished training of other rows or settings: --force discards it"
+        )
+
+
+def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
+    """What decides a training, in short."""
+    digest = hashlib.sha256(json.dumps(plain(dict(settings)), sort_keys=True).encode())
+    digest.update(json.dumps([table.schema.told(), list(table.features.columns)]).encode())
+    hashed = require_pandas().util.hash_pandas_object(table.features, index=False)
+    columns = (hashed.to_numpy(), table.y, table.variance, table.weight)
+    for column in columns:
+        digest.update(b"none" if column is None else np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def summary(model: BIVRegressor, table: LabelledTable) -> dict[str, Any]:
+    """What a fit found out, in the units of the labels and in what JSON has."""
+    variance = model._fitted.new_variance(table.y, table.variance, None)
+    noise = np.zeros(len(table)) if variance is None else variance[:, 0]
+    epsilon = model.epsilon_
+    mse = metrics.noise_corrected_mse(model.out_of_fold_, table.y, noise)
+    r2 = metrics.noise_corrected_r2(model.out_of_fold_, table.y, noise)
+    label_variance = float(model._fitted.labels[0].std) ** 2
+    told = {
+        "epoch": model.n_epochs_,
+        "epochs": len(model.history_),
+        "mse": mse.value,
+        "mse_stderr": mse.stderr,
+        "r2": r2.value,
+        "r2_stderr": r2.stderr,
+        "label_variance": label_variance,
+        "tau2": model.tau2_,
+        "epsilon": epsilon,
+        "relative_epsilon": None if epsilon is None else epsilon / label_variance,
+        "effective_sample_size": model.effective_sample_size_,
+        "variance_factor": model.variance_factor_,
+        "variance_factor_interval": model.variance_factor_interval_,
+        "unknown_variance": model.unknown_variance_,
+        "history": [float(score) for score in model.history_],
+    }
+    return dict(plain(told))
+
+
+def peak_memory() -> int | None:
+    """The most that this process has held so far, in bytes; None where that is not known."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

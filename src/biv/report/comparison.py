@@ -1,0 +1,44 @@
+"""What a comparison found, as text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from biv.owndata import Comparison
+from biv.owndata.methods import SHUFFLED
+from biv.report.markdown import aligned
+
+WIDTH = 100
+
+
+def text(found: Comparison) -> str:
+    """A table, the lowest error first, and the recommendation."""
+    scale = found.label_variance
+    best = next(method for method in found.methods if method.name != SHUFFLED)
+    rows = [("method", "error", "± ", "above the best", "seconds", "chosen")]
+    for method in found.methods:
+        difference = method.to_best
+        above = "" if method is best else f"{difference.value / scale:+.4f}"
+        if above:
+            above += f" ± {difference.stderr / scale:.4f}{'' if method.as_good else ' *'}"
+        rows.append(
+            (
+                method.name,
+                f"{method.mse.value / scale:.4f}",
+                f"{method.mse.stderr / scale:.4f}",
+                above,
+                f"{method.seconds:.0f}",
+                method.chosen,
+            )
+        )
+    of = "" if found.rows == found.rows_in_all else f" of {found.rows_in_all:,}"
+    under = (
+        f"Mean squared errors to the true labels, in units of the label variance ({scale:.4g}), of "
+        f"rows left out: {found.rows:,}{of} rows, {found.folds} folds. ± is a standard error; "
+        "differences are paired; * is beyond 1.96 of them. Intervals are 95 %."
+    )
+    lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]
+    for name, reason in found.failed.items():
+        lines.append(textwrap.fill(f"{name} has no answer here: {reason}", WIDTH))
+    lines += ["", textwrap.fill(found.recommendation(), WIDTH)]
+    return "\n".join(lines)

@@ -1,0 +1,187 @@
+"""What an inspection found, as text and as a picture."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biv.datasets.files import write_atomically
+from biv.owndata import Inspection
+from biv.report.figures import STYLE
+from biv.weights import inverse_variance_weights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 100
+POINTS = 4000  # shown at most, of a cloud
+BINS, FEWEST_IN_BIN = 60, 20
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+
+
+def text(seen: Inspection) -> str:
+    """For a terminal."""
+    fit, scale = seen.fit, seen.label_variance
+    low, *_, high = seen.quantiles.values()
+    shares = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
+    lines = [
+        f"Labels {seen.table.target.name!r}: mean {np.mean(seen.table.y):.4g}, variance "
+        f"{np.var(seen.table.y):.4g}, and without their noise {scale:.4g} (the label variance).",
+        "",
+        f"σ²           {'':8}   of the label variance",
+        *(
+            f"  {shares.get(q, f'{q:.0%} below'):10} {value:8.3g}   {value / scale:8.3g}"
+            for q, value in seen.quantiles.items()
+        ),
+        "",
+        f"Weights 1/σ² alone would rest on {seen.effective_sample_size:,.1f} of "
+        f"{np.isfinite(seen.variance).sum():,} labels (effective sample size).",
+        f"A quick fit on {fit.rows:,} rows reaches R² {fit.r2:.3f} to the true labels of rows that "
+        f"it has not seen; its own error has a variance τ² of {fit.tau2:.4g}.",
+    ]
+    if low < high:
+        lines.append(
+            f"What is to be gained: weights 1/(σ²+τ²) lower the variance of what is learned by "
+            f"{seen.gain:.0%}, as {1 / (1 - seen.gain):.2f} times as many labels would."
+        )
+    if fit.variance_factor is not None and fit.variance_factor_interval is not None:
+        factor, (least, most) = fit.variance_factor, fit.variance_factor_interval
+        if np.isfinite(factor):
+            lines.append(
+                f"By its residuals, the variances are off by a factor of {factor:.2f} "
+                f"({least:.2f} to {most:.2f}); 1 is right."
+            )
+    lines.append(
+        f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}), which "
+        "`biv train` finds by itself."
+    )
+    lines += ["", "To look at:" if seen.remarks else "Nothing about them looks odd."]
+    for remark in seen.remarks:
+        lines.append(f"- {remark.text}.")
+        if remark.rows:
+            lines.append(f"  {'; '.join(remark.rows)}")
+    wrapped = (
+        textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "")
+        if not line.startswith(" ")
+        else line
+        for line in lines
+    )
+    return "\n".join(wrapped)
+
+
+def draw(seen: Inspection) -> Figure:
+    """How large σ² is, where, what counts, and whether residuals agree."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as NewFigure
+
+    with mpl.rc_context(STYLE):
+        figure = NewFigure(figsize=(9.0, 6.4), layout="constrained")
+        axes = figure.subplots(2, 2)
+        _histogram(axes[0, 0], seen)
+        _cloud(axes[0, 1], seen)
+        _weight_shares(axes[1, 0], seen)
+        _residuals(axes[1, 1], seen)
+        name = _plain(seen.table.target.name)
+        figure.suptitle(f"Error bars of {name}: {len(seen.table):,} labels", fontsize=10)
+    return figure
+
+
+def _plain(name: str) -> str:
+    """A column's name as it is: a dollar sign begins no formula."""
+    return textwrap.shorten(name, 60).replace("$", r"\$")
+
+
+def _positive(values: Any) -> Any:
+    return values[np.isfinite(values) & (values > 0)]
+
+
+def _log(values: Any) -> bool:
+    return len(values) > 0 and values.max() / values.min() > 30
+
+
+def _histogram(axes: Axes, seen: Inspection) -> None:
+    shares = _positive(seen.variance) / seen.label_variance
+    edges: Any = BINS
+    if _log(shares):
+        edges = np.geomspace(shares.min(), shares.max(), BINS)
+        axes.set_xscale("log")
+    axes.hist(shares, bins=edges, color=BLUE)
+    axes.axvline(1.0, color=GREY, linestyle="--", label="the label variance")
+    epsilon = seen.fit.epsilon / seen.label_variance
+    if epsilon > 0:
+        axes.axvline(epsilon, color=ORANGE, label="suggested ε")
+    axes.set(title="How large is σ²?", xlabel="σ² in units of the label variance", ylabel="labels")
+    axes.legend(frameon=False)
+
+
+def _cloud(axes: Axes, seen: Inspection) -> None:
+    std, y = np.sqrt(seen.variance), seen.table.y
+    places = np.flatnonzero(np.isfinite(std) & (std > 0))
+    places = places[:: max(1, len(places) // POINTS)]
+    axes.plot(y[places], std[places], ".", markersize=2, alpha=0.4, color=BLUE, rasterized=True)
+    if len(places) and _log(std[places]):
+        axes.set_yscale("log")
+    name = _plain(seen.table.target.name)
+    axes.set(title="Do error bars go with the label?", xlabel=name, ylabel="σ")
+
+
+def _weight_shares(axes: Axes, seen: Inspection) -> None:
+    labels = np.linspace(0, 1, 201)
+    finite = seen.variance[np.isfinite(seen.variance)]
+    ways = [("all alike", np.ones_like(finite), GREY), ("1/(σ²+ε)", None, BLUE)]
+    if (finite > 0).all():
+        ways.append(("1/σ²", np.asarray(inverse_variance_weights(finite, 0.0)), ORANGE))
+    for label, own, colour in ways:
+        weight = inverse_variance_weights(finite, seen.fit.epsilon) if own is None else own
+        held = np.cumsum(np.sort(np.asarray(weight))[::-1]) / np.sum(weight)
+        at = np.clip((labels * len(held)).astype(int) - 1, 0, None)
+        share = np.where(labels > 0, held[at], 0.0)
+        axes.plot(labels, share, color=colour, label=label)
+    axes.set(
+        title="Which share of the labels holds the weight?",
+        xlabel="share of the labels, the best first",
+        ylabel="share of the weight",
+    )
+    axes.legend(frameon=False)
+
+
+def _residuals(axes: Axes, seen: Inspection) -> None:
+    """Mean squared residuals in bins of σ², beside σ²+τ²."""
+    fit = seen.fit
+    own = seen.variance[fit.places]
+    square = (seen.table.y[fit.places] - fit.predicted) ** 2
+    used = np.flatnonzero(np.isfinite(own) & np.isfinite(square))
+    order = used[np.argsort(own[used])]
+    parts = np.array_split(order, max(1, min(20, len(order) // FEWEST_IN_BIN)))
+    x = np.array([own[part].mean() for part in parts])
+    mean = np.array([square[part].mean() for part in parts])
+    error = np.array([square[part].std() / np.sqrt(len(part)) for part in parts])
+    axes.errorbar(x, mean, 1.96 * error, fmt="o", markersize=3, color=BLUE, label="found, 95 %")
+    axes.plot(x, x + fit.tau2, color=ORANGE, label="σ² + τ²")
+    if (x > 0).all() and _log(x):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    axes.set(
+        title="Do residuals agree with them?",
+        xlabel="σ²",
+        ylabel="mean squared residual of rows left out",
+    )
+    axes.legend(frameon=False)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """The whole file or none, in the form that its name says."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    form = path.suffix[1:].lower()
+    with mpl.rc_context(STYLE):
+        figure.savefig(
+            buffer, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None
+        )
+    write_atomically(path, buffer.getvalue())
