@@ -117,7 +117,8 @@ def described(table: LabelledTable) -> str:
     kinds = [column.kind for column in table.schema.columns]
     told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     files = "1 file" if len(table.files) == 1 else f"{len(table.files)} files"
-    return f"{len(table):,} rows from {files}; {count} columns to learn from ({told})"
+    columns = "1 column" if count == 1 else f"{count} columns"
+    return f"{len(table):,} rows from {files}; {columns} to learn from ({told})"
 
 
 def note(text: str) -> None:

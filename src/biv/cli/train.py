@@ -117,8 +117,8 @@ def _text(about: Any) -> str:
         f"Epoch {result['epoch']} of {result['epochs']} was the best. On rows that a network has "
         "not seen:",
         f"  R² to the true labels       {result['r2']:.3f} ± {result['r2_stderr']:.3f}",
-        f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the label "
-        f"variance is {result['label_variance']:.4g}",
+        f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the "
+        f"label variance is {result['label_variance']:.4g}",
     ]
     if result["epsilon"] is not None:
         lines.append(

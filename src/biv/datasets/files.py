@@ -10,7 +10,8 @@ import sys
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,15 +81,26 @@ def cache_dir() -> Path:
 def write_atomically(path: Path, content: bytes) -> None:
     """The whole file or none: a full disk or a kill leaves nothing half-written behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with complete_or_none(path) as beside:
+        beside.write_bytes(content)
+
+
+@contextmanager
+def complete_or_none(path: Path) -> Iterator[Path]:
+    """A file to write to, beside `path`, whose place it takes at the end; gone after an error."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    beside = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
+        yield beside
+        with beside.open("rb") as file:
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        mask = os.umask(0)
+        os.umask(mask)
+        beside.chmod(0o666 & ~mask)  # for whom any new file is, and not for its owner alone
+        beside.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
 
 

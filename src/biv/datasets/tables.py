@@ -128,14 +128,20 @@ class LabelledTable:
     def __len__(self) -> int:
         return len(self.y)
 
-    def where(self, place: int) -> str:
-        """The file and the row that a row of this table is from, for messages."""
-        row = int(self.rows[place])
-        for path, count in self.files.items():
-            if row < count:
-                return f"{path}, row {row + 1}"
-            row -= count
-        raise IndexError(place)
+    def where(self, *places: int) -> str:
+        """The files and the rows that rows of this table are from, for messages."""
+        found: dict[Path, list[str]] = {}
+        for place in places:
+            row = int(self.rows[place])
+            for path, count in self.files.items():
+                if row < count:
+                    found.setdefault(path, []).append(str(row + 1))
+                    break
+                row -= count
+        return "; ".join(
+            f"{path}, row{'s' if len(rows) > 1 else ''} {', '.join(rows)}"
+            for path, rows in found.items()
+        )
 
     @classmethod
     def read(

@@ -36,12 +36,12 @@ class Remark(NamedTuple):
     Attributes:
         kind: In a word.
         text: In a sentence.
-        rows: Where, the first few.
+        rows: Where, the first few; empty if that is nowhere in particular.
     """
 
     kind: str
     text: str
-    rows: list[str]
+    rows: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> I
         *_common_values(table, given),
         *_related(table, variance, seed),
         *_residuals(table, variance, fit),
-        *(Remark("fit", text, []) for text in warned),
+        *(Remark("fit", text) for text in warned),
     ]
     return Inspection(
         table,
@@ -212,8 +212,9 @@ def _quick_fit(
     )
 
 
-def _rows(table: LabelledTable, which: Any) -> list[str]:
-    return [table.where(int(k)) for k in np.flatnonzero(which)[:ROWS_SHOWN]]
+def _rows(table: LabelledTable, which: Any) -> str:
+    places = np.flatnonzero(which)
+    return table.where(*places[:ROWS_SHOWN]) + (", ..." if len(places) > ROWS_SHOWN else "")
 
 
 def _odd_values(table: LabelledTable, variance: Floats, label_variance: float) -> list[Remark]:
@@ -249,7 +250,7 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
     values, counts = np.unique(known, return_counts=True)
     if len(values) == 1:
         text = "all error bars are equal: weighting by them changes nothing"
-        return [Remark("equal", text, [])]
+        return [Remark("equal", text)]
     remarks = []
     for place in np.argsort(-counts)[:COLUMNS_SHOWN]:
         value, count = values[place], counts[place]
@@ -280,15 +281,13 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     with_label = float(own @ _ranks(table.y[used]))
     if abs(with_label) >= RELATED:
         way = "grow" if with_label > 0 else "shrink"
-        remarks.append(
-            Remark(
-                "related to the label",
-                f"error bars {way} with the label (rank correlation {with_label:+.2f}), as those "
-                "of counts do: weighted scores then tell of one end of the labels more than of the "
-                "other, and if error bars were computed from the noisy labels, weighting is biased",
-                [],
-            )
+        text = (
+            f"error bars {way} with the label (rank correlation {with_label:+.2f}): weighted scores "
+            "tell of one end of the labels more than of the other, biv compare --unweighted of both. "
+            "If error bars were computed from noisy labels, as those of counts are, what is learned "
+            "leans to that end"
         )
+        remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]
     encoder = FeatureEncoder.fit(frame)
     names = encoder.names(list(frame.columns))
@@ -301,7 +300,7 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
             f"error bars go with features: {shown}{more}. Where they are large, there is less to "
             "learn from, with weights or without"
         )
-        remarks.append(Remark("related to features", text, []))
+        remarks.append(Remark("related to features", text))
     return remarks
 
 
@@ -316,7 +315,7 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
                 f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ² and the units "
                 "what you took them for? --calibrate-variance corrects a common factor"
             )
-            remarks.append(Remark("factor", text, []))
+            remarks.append(Remark("factor", text))
     own = variance[fit.places]
     with np.errstate(invalid="ignore"):
         off = np.abs(table.y[fit.places] - fit.predicted) / np.sqrt(own + fit.tau2)
@@ -328,6 +327,6 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
             f"{_labels((off > FAR_OFF).sum())} of {len(off):,} are more than {FAR_OFF:g} standard "
             f"deviations from what a quick fit predicts, up to {off.max():.1f}"
         )
-        rows = [table.where(int(fit.places[k])) for k in worst]
-        remarks.append(Remark("far off", text, rows))
+        more = ", ..." if (off > FAR_OFF).sum() > ROWS_SHOWN else ""
+        remarks.append(Remark("far off", text, table.where(*fit.places[worst]) + more))
     return remarks

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from biv.datasets.files import complete_or_none
 from biv.datasets.tablefiles import PARQUET, TEXT, Files, kind, require_arrow
 from biv.owndata.modelfolder import ModelFolder
 
@@ -60,28 +59,11 @@ def write_predictions(
         raise ValueError(f"{out.parent} is not a folder")
     rows = 0
     writer = _csv_writer if kind(out) is TEXT else _parquet_writer
-    with _complete_or_none(out) as path, writer(path, out, [*files.columns, *names]) as write:
+    with complete_or_none(out) as path, writer(path, out, [*files.columns, *names]) as write:
         for part in files.parts(after_part=after_part):
             write(part.cells, *folder.predict(part))
             rows += len(part)
     return rows
-
-
-@contextmanager
-def _complete_or_none(out: Path) -> Iterator[Path]:
-    """A file beside `out` that takes its place at the end, and is gone after an error."""
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    os.close(handle)
-    path = Path(name)
-    try:
-        yield path
-        umask = os.umask(0)
-        os.umask(umask)
-        path.chmod(0o666 & ~umask)  # as any other new file, and not for its owner alone
-        path.replace(out)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager

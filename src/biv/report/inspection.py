@@ -64,7 +64,7 @@ def text(seen: Inspection) -> str:
     for remark in seen.remarks:
         lines.append(f"- {remark.text}.")
         if remark.rows:
-            lines.append(f"  {'; '.join(remark.rows)}")
+            lines.append(f"  {remark.rows}")
     wrapped = (
         textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "")
         if not line.startswith(" ")
