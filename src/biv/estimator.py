@@ -76,8 +76,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             σ² below `threshold`). Without error bars, "biv" is "l2".
         epsilon: ε of "biv": "auto" takes the model's own residual variance τ², estimated by a short
             training before the real one, or a fifth of it, where another with that much predicts
-            labels better that it has not seen; of more than 65,536 rows also .05 of the label
-            variance, likewise. A number is **relative**, in units of the label
+            labels better that it has not seen. A number is **relative**, in units of the label
             variance (.01 to .1 is usual; in ``BIVLoss`` it is absolute). A policy of
             :mod:`biv.epsilon` is in squared units of y.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances,
@@ -377,16 +376,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 fitting.estimate(out_of_fold)
             rows = fitting.rows()
             if automatic:
-                tau2 = fitting.residual_variance(out_of_fold)
-                candidates = {tau2: out_of_fold}
-                if len(rows) > EPOCH_ROWS and 0 < tau2 < USUAL_EPSILON:
-                    # Pilots of a large table are no shorter than its epochs, and so tell whether
-                    # noisy steps, which a small ε makes, cost more than they bring.
-                    candidates = {USUAL_EPSILON: out_of_fold, tau2: pilot(recipe, tau2)}
-                if tau2 > 0:
-                    # Less, where the best labels are also the ones there is most to learn from.
-                    candidates[SHARE * tau2] = pilot(recipe, SHARE * tau2)
-                epsilon = min(candidates, key=lambda own: fitting.score(candidates[own], tau2))
+                epsilon = tau2 = fitting.residual_variance(out_of_fold)
+                # Less, where the best labels are also the ones that there is most to learn from.
+                if tau2 > 0 and fitting.score(pilot(recipe, SHARE * tau2), tau2) < fitting.score(
+                    out_of_fold, tau2
+                ):
+                    epsilon = SHARE * tau2
         if loss != "biv":
             fitted = self._cross_fit(recipe, rows, self._other_loss(loss, fitting, rows), seed)
             return recipe, fitted, None

@@ -56,7 +56,8 @@ def call(options: argparse.Namespace) -> int:
     if options.folds < 2 or options.rows < 0 or (options.jobs is not None and options.jobs < 1):
         raise ValueError("--folds must be at least 2, --rows 0 or more, and --jobs at least 1")
     table = owndata.read(options)
-    from biv.owndata import compare, methods
+    from biv.owndata import compare
+    from biv.owndata.methods import methods
     from biv.report import comparison as report
 
     names = methods()

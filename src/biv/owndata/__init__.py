@@ -2,7 +2,6 @@
 
 from biv.owndata.comparison import Comparison, compare
 from biv.owndata.inspection import Inspection, inspect
-from biv.owndata.methods import methods
 from biv.owndata.modelfolder import ModelFolder
 from biv.owndata.prediction import write_predictions
 
@@ -12,6 +11,5 @@ __all__ = [
     "ModelFolder",
     "compare",
     "inspect",
-    "methods",
     "write_predictions",
 ]

@@ -28,7 +28,10 @@ FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has n
 
 
 class Effect(NamedTuple):
-    """How much lower one error is than another, as a share of the other, with a 95 % interval."""
+    """How much lower one error is than another, as a share of the other, with a 95 % interval.
+
+    An error to the true labels that is not even one standard error above 0 counts as so much.
+    """
 
     value: float
     low: float
@@ -308,6 +311,6 @@ class _Scores:
     def effect(self, name: str, other: str) -> Effect:
         """How much lower the first is, as a share of the second."""
         value, stderr = self.difference(other, name)
-        base = self.mse[other].value
+        base = max(self.mse[other])  # of an error that may as well be 0, its standard error
         ends = (value, value - INTERVAL * stderr, value + INTERVAL * stderr)
-        return Effect(*(end / base for end in ends)) if base > 0 else Effect(*(3 * [np.nan]))
+        return Effect(*(end / base for end in ends))

@@ -282,10 +282,10 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     if abs(with_label) >= RELATED:
         way = "grow" if with_label > 0 else "shrink"
         text = (
-            f"error bars {way} with the label (rank correlation {with_label:+.2f}): weighted scores "
-            "tell of one end of the labels more than of the other, biv compare --unweighted of both. "
-            "If error bars were computed from noisy labels, as those of counts are, what is learned "
-            "leans to that end"
+            f"error bars {way} with the label (rank correlation {with_label:+.2f}): weighted "
+            "scores tell of one end of the labels more than of the other, biv compare --unweighted "
+            "of both. If error bars were computed from noisy labels, as those of counts are, what "
+            "is learned leans to that end"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]

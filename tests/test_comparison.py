@@ -1,0 +1,251 @@
+"""Whether error bars are worth it: on tables where that is known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biv.datasets import LabelledTable, Target
+from biv.metrics import Score
+from biv.owndata import compare, comparison
+from biv.owndata.comparison import Compared, Comparison, Effect
+from biv.owndata.methods import BIV, L2, SHUFFLED, Rows, methods
+from biv.report import comparison as report
+
+
+def table(tmp_path, rows=240, *, honest=True, seed=0):
+    """Half of the labels almost clean, half very noisy; or error bars that know nothing of it."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2))
+    std = np.where(rng.random(rows) < 0.5, 0.1, 3.0)
+    y = x[:, 0] + np.sin(2 * x[:, 1]) + std * rng.normal(size=rows)
+    said = std if honest else rng.permutation(std)
+    path = tmp_path / "data.csv"
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "s": said}).to_csv(path, index=False)
+    return LabelledTable.read(path, Target("y", std="s"))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    few = {"members": 2, "folds": 2, "max_epochs": 12}
+    monkeypatch.setattr("biv.owndata.methods.NETWORKS", few)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch):
+    calls = []
+    found = compare(table(tmp_path), folds=3, after_task=lambda: calls.append(1))
+    assert len(calls) == 3 * len(methods())
+    assert {m.name for m in found.methods} == set(methods())
+    assert [m.mse.value for m in found.methods] == sorted(m.mse.value for m in found.methods)
+    assert found.useful is True
+    assert found.recommendation().startswith("Use the error bars: with them the error is ")
+    assert found.gain.low < found.gain.value < found.gain.high
+    assert json.loads(json.dumps(found.told(), allow_nan=False))["use_error_bars"] is True
+    text = report.text(found)
+    assert text.count("| ") > len(methods())
+    assert f"| {L2} " in text
+    few = {name: own for name, own in methods().items() if name in (BIV, L2, SHUFFLED)}
+    monkeypatch.setattr(comparison, "methods", lambda: few)
+    other = compare(table(tmp_path, honest=False), folds=3)
+    assert other.useful is not True
+    assert "Use the error bars:" not in other.recommendation()
+
+
+@pytest.mark.slow
+def test_processes_make_no_difference(tmp_path, monkeypatch):
+    few = {name: own for name, own in methods().items() if name.startswith(("linear", "boosting"))}
+    monkeypatch.setattr(comparison, "methods", lambda: few)
+    rows = table(tmp_path, 100)
+    data = Rows(rows.features, rows.y, rows.variance, None)
+    parts = np.array_split(np.arange(100), 3)
+    one, two = (
+        {o[:2]: o.predicted for o in comparison._outcomes(data, parts, 3, jobs, lambda: None)}
+        for jobs in (1, 2)
+    )
+    assert len(one) == 9
+    assert set(one) == set(two)
+    for task, predicted in one.items():
+        np.testing.assert_array_equal(predicted, two[task])
+
+
+def fake(error, seconds=0):  # noqa: ARG001
+    """A method whose predictions are off by so much."""
+
+    def fit_predict(train: Rows, new, seed):  # noqa: ARG001
+        truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
+        rng = np.random.default_rng(len(new))
+        return truth + error * rng.normal(size=len(new)), f"off by {error}"
+
+    return fit_predict
+
+
+@pytest.mark.parametrize(
+    ("errors", "useful", "says"),
+    [
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars: with them the error is"),
+        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars: with them the error is"),
+        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show a difference"),
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "that they know which labels are good is not shown"),
+    ],
+)  # fmt: skip
+def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_path, monkeypatch):
+    known = {name: fake(error) for name, error in errors.items()} | {"trees": fake(0.1)}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    found = compare(table(tmp_path), folds=4)
+    assert found.useful is useful
+    assert says in found.recommendation()
+    by_name = {m.name: m for m in found.methods}
+    for name, error in errors.items():
+        assert by_name[name].mse.value == pytest.approx(error**2, abs=0.25 * error)
+        assert by_name[name].chosen == f"off by {error}"
+    assert by_name["trees"].as_good
+    if errors[BIV] == 0.9:
+        assert not by_name[BIV].as_good
+        assert report.text(found).count(" *") >= 2
+
+
+def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
+    known = {name: fake(0.5) for name in (BIV, L2, SHUFFLED)}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    weighted, plain = (compare(table(tmp_path), weighted=w) for w in (True, False))
+    assert weighted.methods[0].mse.stderr < plain.methods[0].mse.stderr / 3
+
+
+def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):
+    seen = []
+
+    def watched(train, new, seed):
+        seen.append((len(train.y), len(new), seed))
+        return fake(0.3)(train, new, seed)
+
+    monkeypatch.setattr(comparison, "methods", lambda: dict.fromkeys((BIV, L2, SHUFFLED), watched))
+    found = compare(table(tmp_path), rows=100, folds=4, seed=5)
+    assert (found.rows, found.rows_in_all) == (100, 240)
+    assert sorted(seen) == sorted([(75, 25, 5 + fold) for fold in range(4)] * 3)
+    assert "100 of 240 rows" in report.text(found).replace("\n", " ")
+
+
+def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
+    def fails(*_):
+        raise ValueError("not today")
+
+    known = {name: fake(0.3) for name in (BIV, L2, SHUFFLED)}
+    monkeypatch.setattr(comparison, "methods", lambda: known | {"other": fails})
+    found = compare(table(tmp_path))
+    assert found.failed == {"other": "not today"}
+    assert "other has no answer here: not today" in report.text(found)
+    monkeypatch.setattr(comparison, "methods", lambda: known | {L2: fails})
+    with pytest.raises(ValueError, match="L2 has no answer here: not today"):
+        compare(table(tmp_path))
+
+
+def test_labels_without_noise_have_no_answer_of_iv(tmp_path):
+    rows = table(tmp_path, 60)
+    data = Rows(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
+    with pytest.raises(ValueError, match="σ² = 0|variance|epsilon"):
+        methods()["IV"](data, rows.features, 0)
+
+
+def test_the_shuffled_control_has_the_same_variances_on_other_rows(tmp_path, monkeypatch):
+    given = {}
+
+    def spy(train, new, _, **settings):
+        given[len(given)] = (train.variance, settings)
+        return np.zeros(len(new)), "", None
+
+    monkeypatch.setattr("biv.owndata.methods._network", spy)
+    rows = table(tmp_path, 60)
+    data = Rows(rows.features, rows.y, rows.variance + np.arange(60), None)
+    for name in (BIV, SHUFFLED):
+        methods()[name](data, rows.features, 1)
+    (plain, one), (shuffled, two) = given.values()
+    assert one == two == {"loss": "biv"}
+    assert np.array_equal(plain, data.variance)
+    assert sorted(shuffled) == sorted(plain)
+    assert np.mean(shuffled == plain) < 0.2
+
+
+def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_path, monkeypatch):
+    tried = []
+
+    class Model:
+        def __init__(self, score):
+            self.history_ = [9.0, score]
+
+    def spy(train, new, seed, *, loss, threshold):  # noqa: ARG001
+        assert loss == "cutoff"
+        tried.append(threshold)
+        score = 1.0 if len(tried) == 2 else 2.0
+        return np.full(len(new), threshold), "", Model(score)
+
+    monkeypatch.setattr("biv.owndata.methods._network", spy)
+    rows = table(tmp_path, 60)
+    variance = np.arange(1.0, 61.0)
+    predicted, told = methods()["Cutoff"](
+        Rows(rows.features, rows.y, variance, None), rows.features, 0
+    )
+    assert tried == pytest.approx([np.quantile(variance, q) for q in (0.25, 0.5, 0.75)])
+    assert predicted[0] == tried[1]
+    assert told == f"C {tried[1]:.3g}"
+
+
+def test_linear_least_squares_weighs_by_its_own_error():
+    """Where the truth is a line, it is found; and better than without weights."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"])
+    std = np.where(rng.random(400) < 0.3, 0.1, 5.0)
+    truth = 3 * x["a"].to_numpy() - x["b"].to_numpy()
+    y = truth + std * rng.normal(size=400)
+    predicted, told = methods()["linear, weighted"](Rows(x, y, std**2, None), x, 0)
+    plain = np.linalg.lstsq(np.c_[x, np.ones(400)], y)[0]
+    error, plain_error = (
+        np.mean((p - truth) ** 2) for p in (predicted, np.c_[x, np.ones(400)] @ plain)
+    )
+    assert error < plain_error / 5
+    assert told.startswith("τ² ")
+
+
+@pytest.mark.parametrize("name", ["boosting (scikit-learn)", "LightGBM"])
+def test_boosting_with_weights_and_without(name, tmp_path):
+    if name not in methods():
+        pytest.skip("LightGBM is not installed")
+    rows = table(tmp_path)
+    data = Rows(rows.features, rows.y, rows.variance, None)
+    truth = rows.features["a"] + np.sin(2 * rows.features["b"])
+    plain, weighted = (
+        float(np.mean((methods()[own](data, rows.features, 0)[0] - truth) ** 2))
+        for own in (name, f"{name}, weighted")
+    )
+    assert weighted < plain / 2
+    ignored = data._replace(variance=np.where(data.variance > 1, np.inf, data.variance))
+    kept = methods()[name](ignored, rows.features, 0)[0]  # without the noisy half, even unweighted
+    assert np.mean((kept - truth) ** 2) < plain / 2
+
+
+def test_an_effect_in_words():
+    assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%)"
+    score = Score(1.0, 0.1)
+    alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
+    assert alike.as_good
+    assert not Compared("a", score, Score(0.1, 0.05), 1.0, "").as_good
+    best = Compared("trees", score, Score(0.0, 0.0), 1.0, "")
+    biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
+    none = Effect(0.0, -1.0, 1.0)
+    found = Comparison(9, 9, 2, 1.0, [best, biv, alike], {}, none, none)
+    assert found.recommendation().endswith(
+        "The lowest error is that of trees, and BIV's cannot be told from it. "
+        "Not shown to be worse: a."
+    )
+
+
+def test_what_cannot_be_compared(tmp_path):
+    with pytest.raises(ValueError, match="at least 30 rows with a label; found 20"):
+        compare(table(tmp_path, 20))
+    with pytest.raises(ValueError, match="folds must be an integer >= 2"):
+        compare(table(tmp_path), folds=1)
+    path = tmp_path / "data.csv"
+    with pytest.raises(ValueError, match="no error bars to compare"):
+        compare(LabelledTable.read(path, Target("y")))

@@ -1,0 +1,164 @@
+"""What is said of error bars, on tables in which something is known to be odd."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biv
+from biv.datasets import LabelledTable, Target
+from biv.owndata import inspect, inspection
+from biv.report import inspection as report
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(inspection, "QUICK_EPOCHS", 4)
+
+
+def columns(rows=300, seed=0):
+    """Honest error bars that go with nothing."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2))
+    std = rng.uniform(0.5, 1.5, size=rows)
+    y = 10 * x[:, 0] + std * rng.normal(size=rows)
+    return pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "s": std})
+
+
+def seen(frame, tmp_path, **options):
+    path = tmp_path / "data.csv"
+    frame.to_csv(path, index=False)
+    return inspect(LabelledTable.read(path, Target("y", std="s")), **options)
+
+
+def kinds(found):
+    return {remark.kind: remark for remark in found.remarks}
+
+
+def test_of_honest_error_bars_there_is_nothing_to_say(tmp_path):
+    found = seen(columns(), tmp_path)
+    assert not set(kinds(found)) - {"far off"}
+    assert report.text(found).count("\n- ") == len(found.remarks)
+    assert "times as many labels would" in report.text(found).replace("\n", " ")
+
+
+def test_the_numbers(tmp_path):
+    frame = columns()
+    found = seen(frame, tmp_path)
+    variance = frame["s"].to_numpy() ** 2
+    assert found.label_variance == pytest.approx(
+        biv.metrics.label_variance(frame["y"].to_numpy(), variance)
+    )
+    assert found.quantiles[0.5] == pytest.approx(np.median(variance))
+    assert (found.quantiles[0.0], found.quantiles[1.0]) == pytest.approx(
+        (variance.min(), variance.max())
+    )
+    weights = 1 / variance
+    assert found.effective_sample_size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    noise = variance + found.fit.tau2
+    assert found.gain == pytest.approx(1 - 1 / (np.mean(1 / noise) * noise.mean()))
+    told = json.loads(json.dumps(found.told(), allow_nan=False))
+    assert told["rows"] == 300
+    assert told["suggested_epsilon"] == pytest.approx(found.fit.epsilon / found.label_variance)
+
+
+def test_the_gain_is_that_of_a_weighted_mean():
+    """By simulation: the variance of weighted means of labels, beside that of plain ones."""
+    rng = np.random.default_rng(0)
+    noise = rng.gamma(0.7, 2.0, size=200) + 0.1
+    draws = rng.normal(size=(20_000, 200)) * np.sqrt(noise)
+    plain, weighted = draws.mean(axis=1), draws @ (1 / noise) / (1 / noise).sum()
+    expected = 1 - 1 / np.mean(1 / noise) / noise.mean()
+    assert 1 - weighted.var() / plain.var() == pytest.approx(expected, abs=0.02)
+
+
+def test_what_is_odd_is_found_with_its_rows(tmp_path):
+    frame = columns()
+    frame.loc[4, "s"] = 0.0
+    frame.loc[[7, 9], "s"] = np.inf
+    frame.loc[11, "s"] = 1e4
+    frame.loc[13, "s"] = np.nan
+    frame.loc[100:139, "s"] = 0.9
+    frame.loc[20, "y"] += 500
+    found = kinds(seen(frame, tmp_path))
+    path = tmp_path / "data.csv"
+    assert found["zero"].rows == f"{path}, row 5"
+    assert found["ignored"].rows == f"{path}, rows 8, 10"
+    assert found["huge"].rows == f"{path}, row 12"
+    assert found["unknown"].rows == f"{path}, row 14"
+    assert found["duplicated"].text.startswith("40 labels (13%) have the same σ² of 0.81 (σ 0.9)")
+    assert found["duplicated"].rows == f"{path}, rows 101, 102, 103, 104, 105, ..."
+    assert found["far off"].rows.startswith(f"{path}, row")
+    assert " 21" in found["far off"].rows
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_error_bars_that_go_with_labels_or_features(sign, tmp_path):
+    frame = columns()
+    frame["s"] = np.exp(sign * frame["y"] / 20)
+    found = kinds(seen(frame, tmp_path))
+    assert ("grow" if sign > 0 else "shrink") in found["related to the label"].text
+    assert "'a' (" in found["related to features"].text
+    frame = columns()
+    frame["c"] = np.where(frame["s"] > 1, "rough", "fine")
+    assert "'c=rough' (+0.87)" in kinds(seen(frame, tmp_path))["related to features"].text
+
+
+def test_ranks_are_spearman_s():
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 9, 200).astype(float), rng.normal(size=200)
+    b += a / 5
+    assert inspection._ranks(a) @ inspection._ranks(b) == pytest.approx(spearmanr(a, b).statistic)
+
+
+def test_equal_error_bars_have_nothing_to_weigh(tmp_path):
+    frame = columns().assign(s=2.0)
+    found = seen(frame, tmp_path)
+    assert "equal" in kinds(found)
+    assert found.gain == pytest.approx(0)
+    assert "What is to be gained" not in report.text(found)
+
+
+@pytest.mark.slow
+def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(inspection, "QUICK_EPOCHS", 25)
+    frame = columns(1500)
+    frame["s"] = frame["s"] * 3
+    found = kinds(seen(frame, tmp_path))["factor"]
+    assert "too large: it should be multiplied by 0.1" in found.text
+
+
+def test_of_a_large_table_some_rows_are_fitted(tmp_path, monkeypatch):
+    monkeypatch.setattr(inspection, "FITTED_ROWS", 100)
+    found = seen(columns(), tmp_path)
+    assert found.fit.rows == len(found.fit.predicted) == 100
+    assert len(np.unique(found.fit.places)) == 100
+
+
+def test_the_picture(tmp_path):
+    frame = columns().rename(columns={"y": "$100 <b>"})
+    frame.loc[3, "s"] = 0.0
+    path = tmp_path / "data.csv"
+    frame.to_csv(path, index=False)
+    found = inspect(LabelledTable.read(path, Target("$100 <b>", std="s")))
+    for name in ("bars.png", "bars.svg", "bars.pdf"):
+        report.save(report.draw(found), tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 5000
+    text = (tmp_path / "bars.svg").read_text(encoding="utf-8")
+    assert "Error bars of $100 &lt;b&gt;: 300 labels" in text
+    panels = [
+        "How large is σ²?",
+        "Do error bars go with the label?",
+        "Do residuals agree with them?",
+    ]
+    assert all(panel in text for panel in panels)
+
+
+def test_without_error_bars_there_is_nothing_to_look_at(tmp_path):
+    path = tmp_path / "data.csv"
+    columns().to_csv(path, index=False)
+    with pytest.raises(ValueError, match="there are no error bars to look at"):
+        inspect(LabelledTable.read(path, Target("y")))
