@@ -206,11 +206,12 @@ def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsy
     )
     with monkeypatch.context() as patch:
         patch.setattr(Stack, "run_epoch", counted)
-        assert run("train", *options, "--out", "m") == 0
+        assert run("train", *options, "--out", "m", "--jobs", "2") == 0
+    assert "going on with the training begun in m" in capsys.readouterr().err
     assert epochs == [15, 16, 17, 18, 19]
     assert {p.name for p in Path("m").iterdir()} == {"model.safetensors", "about.json"}
     one, two = (biv.BIVRegressor.load(Path(m) / "model.safetensors") for m in ("m", "straight"))
-    assert np.array_equal(one.out_of_fold_, two.out_of_fold_)
+    np.testing.assert_allclose(one.out_of_fold_, two.out_of_fold_, rtol=1e-3)  # two threads
 
 
 def test_a_forced_training_keeps_the_old_model_until_it_is_done(here, monkeypatch, capsys):

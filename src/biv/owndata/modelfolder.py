@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -75,6 +76,8 @@ class ModelFolder:
         _require_room(folder, checkpoint, force=force)
         start = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
+        if checkpoint.is_file():
+            warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
         model = BIVRegressor(**settings, checkpoint=checkpoint)
         try:
             model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
@@ -87,7 +90,7 @@ class ModelFolder:
             "files": {str(path): count for path, count in table.files.items()},
             "rows": len(table),
             "rows_without_label": table.unlabelled,
-            "settings": plain(dict(settings)),
+            "settings": plain({k: v for k, v in settings.items() if k != "verbose"}),
             "result": summary(model, table),
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
@@ -173,7 +176,8 @@ def _require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
     """What decides a training, in short."""
-    digest = hashlib.sha256(json.dumps(plain(dict(settings)), sort_keys=True).encode())
+    deciding = {k: v for k, v in settings.items() if k not in ("n_jobs", "verbose")}
+    digest = hashlib.sha256(json.dumps(plain(deciding), sort_keys=True).encode())
     digest.update(json.dumps([table.schema.told(), list(table.features.columns)]).encode())
     hashed = require_pandas().util.hash_pandas_object(table.features, index=False)
     columns = (hashed.to_numpy(), table.y, table.variance, table.weight)
