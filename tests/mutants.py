@@ -501,6 +501,7 @@ MUTANTS = [
             "torch.zeros_like(rows.y) if rows.variance is None",
             "torch.ones_like(rows.y) if rows.variance is None",
         ),
+        ("torch.zeros_like(self.y) if rows", "torch.ones_like(self.y) if rows"),
         (
             "tau2 = metrics.residual_variance(predicted, rows.y, variance)",
             "tau2 = choice.scores[-1]",
@@ -517,7 +518,6 @@ MUTANTS = [
             "variance = _moderated(squares, counts - 1, counts) + uncertain",
             "variance = _moderated(squares, counts - 1, counts)",
         ),
-        ("new -= np.average(new, weights=rated)", "pass"),
         ("1.0 / 3.0 if level is None", "1.0 if level is None"),
         ("(1 + 1 / count) * (count - 1) / (count - 3)", "1.0"),
         ("(1 + 1 / count) * spread", "spread"),
@@ -742,7 +742,6 @@ MUTANTS = [
         ('startswith((".", "_"))', 'startswith("_")'),
         ("max(SEPARATORS, key=line.count)", '","'),
         ("if name in seen:", "if False:"),
-        ("yield batch.select(columns)", "yield batch"),
     ),
     *of(
         "datasets/columns.py",

@@ -109,6 +109,7 @@ def test_without_variances_labels_are_clean():
     scored = torch.cat(_deal(120, 8, seed=0))
     plain = (fitted.out_of_fold - rows.y)[scored].square().mean().item()
     assert fitted.scores[fitted.epoch - 1] == pytest.approx(plain, rel=1e-5)
+    assert fitted.tau2 == pytest.approx(plain, rel=1e-5)
 
 
 def test_several_labels_some_missing_and_importances():

@@ -199,6 +199,30 @@ def test_identifiers_are_left_out_and_said(tmp_path):
     ]
 
 
+def test_codes_of_many_letters_are_no_sequences(tmp_path):
+    """Of equal length, as sequences are, but over both cases of the alphabet."""
+    rng = np.random.default_rng(0)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM"))
+    few, many = (
+        ["".join(rng.choice(own, 8)) for _ in range(200)] for own in (letters[:20], letters)
+    )
+    lines = [
+        "few,many,y",
+        *(f"{a},{b},{k}" for k, (a, b) in enumerate(zip(few, many, strict=True))),
+    ]
+    table = LabelledTable.read(write(tmp_path / "a.csv", lines), Target("y"))
+    assert [(c.name, c.kind, c.length) for c in table.schema.columns] == [("few", "sequence", 8)]
+    assert "many" in table.schema.ignored
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_columns_come_in_the_order_they_are_asked_for(tmp_path, name):
+    frame = pd.DataFrame({"x": [1.0], "y": [2.0], "z": [3.0]})
+    path = tmp_path / name
+    frame.to_csv(path, index=False) if name == "a.csv" else frame.to_parquet(path)
+    assert next(Files(path).parts(["z", "x"])).cells.schema.names == ["z", "x"]
+
+
 def test_an_index_column_without_a_name_is_no_feature(tmp_path):
     path = tmp_path / "a.csv"
     pd.DataFrame({"x": [5.0, 6.0], "y": [1.0, 2.0]}).to_csv(path)

@@ -247,13 +247,15 @@ def _biases(
     items: int,
     people: int,
 ) -> Array:
-    """Least squares by turns: items given raters, raters given items."""
+    """Least squares by turns: items given raters, raters given items.
+
+    From 0 on, their mean over all ratings stays 0: that of residuals of item means is.
+    """
     bias = np.zeros(people)
     scale = float(np.ptp(numbers)) or 1.0
     for _ in range(ROUNDS):
         means, _ = _means(place, numbers - bias[rater], items)
-        new, rated = _means(rater, numbers - means[place], people)
-        new -= np.average(new, weights=rated)
+        new, _ = _means(rater, numbers - means[place], people)
         moved = float(np.abs(new - bias).max())
         bias = new
         if moved < CLOSE * scale:

@@ -277,8 +277,7 @@ def _batches(path: Path, header: list[str], columns: list[str]) -> Iterator[Any]
     arrow = require_arrow()
     if kind(path) is PARQUET:
         with arrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=ROWS, columns=columns):
-                yield batch.select(columns)
+            yield from file.iter_batches(batch_size=ROWS, columns=columns)
         return
     csv_ = arrow.csv
     with csv_.open_csv(
