@@ -107,6 +107,19 @@ def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_pa
         assert report.text(found).count(" *") >= 2
 
 
+def test_effects_are_shares_and_the_control_is_never_the_best(tmp_path, monkeypatch):
+    errors = {BIV: 0.45, L2: 0.9, SHUFFLED: 0.05, "trees": 0.2}
+    known = {name: fake(error) for name, error in errors.items()}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    found = compare(table(tmp_path, 600), folds=4)
+    assert found.gain.value == pytest.approx(0.75, abs=0.08)
+    assert found.control.value < -5
+    assert found.methods[0].name == SHUFFLED
+    assert found.methods[0].to_best.value < 0
+    assert found.methods[1].to_best == (0.0, 0.0)
+    assert "The lowest error is that of trees." in found.recommendation()
+
+
 def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
     known = {name: fake(0.5) for name in (BIV, L2, SHUFFLED)}
     monkeypatch.setattr(comparison, "methods", lambda: known)

@@ -93,6 +93,23 @@ def test_what_is_odd_is_found_with_its_rows(tmp_path):
     assert " 21" in found["far off"].rows
 
 
+def test_what_is_not_odd(tmp_path):
+    frame = columns()  # whose label variance is about 100
+    frame["s"] = np.where(frame["b"] > 0, 1.0, 2.0)  # two levels are no default value
+    frame.loc[11, "s"] = 50.0
+    assert not {"huge", "duplicated"} & set(kinds(seen(frame, tmp_path)))
+
+
+def test_rows_far_off_are_named_by_their_place_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(inspection, "FITTED_ROWS", 100)
+    frame = columns()
+    frame.loc[250:254, "y"] += 500
+    rows = kinds(seen(frame, tmp_path))["far off"].rows
+    numbers = [int(n) for n in rows.split("row")[-1].strip("s .").split(",") if n.strip().isdigit()]
+    assert numbers
+    assert all(251 <= n <= 255 for n in numbers)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_error_bars_that_go_with_labels_or_features(sign, tmp_path):
     frame = columns()
