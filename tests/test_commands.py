@@ -458,3 +458,89 @@ def test_memory_is_known_or_not(monkeypatch):
     assert modelfolder.peak_memory() > 1e7
     monkeypatch.setitem(sys.modules, "resource", None)
     assert modelfolder.peak_memory() is None
+
+
+def test_cells_that_csv_has_trouble_with(model, here):
+    whole = pd.read_csv(model.parent / "data.csv").head(3)
+    whole["odd"] = ["a\rb", 'q"q', "plain;"]
+    whole.to_csv("new.csv", index=False, sep=";", quoting=1)
+    assert run("predict", model, "new.csv") == 0
+    text = Path("predictions.csv").read_text(encoding="utf-8")
+    assert ";" in text.splitlines()[0]  # separated as before
+    found = pd.read_csv("predictions.csv", sep=";", lineterminator="\n")
+    assert found["odd"].tolist() == whole["odd"].tolist()
+    assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
+
+
+def test_parquet_files_whose_types_differ_a_little(model, here, capsys):
+    whole = pd.read_csv(model.parent / "data.csv").head(4)
+    folder = here / "parts"
+    folder.mkdir()
+    whole.head(2).assign(note=None, count=1).to_parquet(folder / "1.parquet", index=False)
+    whole.tail(2).assign(note=7, count=1.5).to_parquet(folder / "2.parquet", index=False)
+    assert run("predict", model, folder) == 0
+    found = pd.read_parquet("predictions.parquet")
+    assert found["count"].tolist() == [1, 1, 1.5, 1.5]
+    assert found["note"].tolist()[2:] == [7, 7]
+    whole.tail(2).assign(note=7, count="x").to_parquet(folder / "2.parquet", index=False)
+    assert run("predict", model, folder, "--out", "x.parquet") == 2
+    assert "2.parquet must have the types of the files before it" in capsys.readouterr().err
+    assert not Path("x.parquet").exists()
+
+
+def test_what_a_kill_leaves_behind_is_no_obstacle(here, capsys):
+    path = data(here / "data.csv")
+    Path("m").mkdir()
+    for name in (".unfinished-0123.pt.x7", ".model.safetensors.abc", ".about.json.q"):
+        (Path("m") / name).write_text("half")
+    assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 0
+    assert {p.name for p in Path("m").iterdir()} == {"model.safetensors", "about.json"}
+    capsys.readouterr()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_damaged_checkpoint_is_kept_for_its_owner(capsys, monkeypatch):
+    path = data(Path("data.csv"))
+
+    def interrupted(stack, *_):
+        if len(stack.members) == 8:
+            raise KeyboardInterrupt
+
+    options = ["train", path, *COLUMNS, "--members", "8", "--max-epochs", "5", "--out", "m"]
+    real = Stack.run_epoch
+    with monkeypatch.context() as patch:
+        patch.setattr(Stack, "run_epoch", lambda s, *r: interrupted(s) or real(s, *r))
+        assert run(*options) == 130
+    assert "the same command goes on where it was" in capsys.readouterr().err
+    (left,) = Path("m").iterdir()
+    left.write_bytes(b"damaged")
+    assert run(*options) == 2
+    assert "is not a complete checkpoint: move it away to start anew" in capsys.readouterr().err
+    assert left.read_bytes() == b"damaged"
+
+
+@pytest.mark.usefixtures("here")
+def test_options_that_say_nothing_are_refused(capsys):
+    Path("data.csv").write_text("\n".join(LINES))
+    for options, message in (
+        (["--threshold", "1"], "--threshold is of --loss cutoff; found it with biv"),
+        (["--loss", "l2", "--epsilon", ".1"], "--epsilon is of --loss biv; found it with l2"),
+        (["--level", ".9"], "--level is that of --target-interval, which is not there"),
+    ):
+        assert run("train", "data.csv", *COLUMNS, *options) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("here")
+def test_a_weight_of_each_row(capsys):
+    frame = pd.read_csv(data(Path("data.csv")))
+    frame["w"] = np.where(np.arange(150) < 30, 0.0, 2.0)
+    frame.to_csv("weighted.csv", index=False)
+    options = [*COLUMNS, "--weight", "w", *SMALL, "--json"]
+    assert run("train", "weighted.csv", *options, "--out", "m") == 0
+    one = json.loads(capsys.readouterr().out)["result"]
+    frame[frame["w"] > 0].drop(columns="w").to_csv("some.csv", index=False)
+    assert one["effective_sample_size"] < 121
+    frame.assign(w=0).to_csv("none.csv", index=False)
+    assert run("train", "none.csv", *options, "--out", "n") == 2
+    assert "every weight in column 'w' is 0" in capsys.readouterr().err

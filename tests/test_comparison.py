@@ -1,6 +1,7 @@
 """Whether error bars are worth it: on tables where that is known."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -36,12 +37,14 @@ def small(monkeypatch):
 @pytest.mark.usefixtures("small")
 def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch):
     calls = []
-    found = compare(table(tmp_path), folds=3, after_task=lambda: calls.append(1))
-    assert len(calls) == 3 * len(methods())
+    found = compare(table(tmp_path, 300), after_task=lambda: calls.append(1))
+    assert len(calls) == 5 * len(methods())
     assert {m.name for m in found.methods} == set(methods())
     assert [m.mse.value for m in found.methods] == sorted(m.mse.value for m in found.methods)
     assert found.useful is True
-    assert found.recommendation().startswith("Use the error bars: with them the error is ")
+    assert found.recommendation().startswith(
+        "Use the error bars: with them the networks' error is "
+    )
     assert found.gain.low < found.gain.value < found.gain.high
     assert json.loads(json.dumps(found.told(), allow_nan=False))["use_error_bars"] is True
     text = report.text(found)
@@ -71,12 +74,12 @@ def test_processes_make_no_difference(tmp_path, monkeypatch):
         np.testing.assert_array_equal(predicted, two[task])
 
 
-def fake(error, seconds=0):  # noqa: ARG001
-    """A method whose predictions are off by so much."""
+def fake(error, number=0):
+    """A method whose predictions are off by so much, in a way of its own."""
 
-    def fit_predict(train: Rows, new, seed):  # noqa: ARG001
+    def fit_predict(train: Rows, new, seed):
         truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
-        rng = np.random.default_rng(len(new))
+        rng = np.random.default_rng([len(train.y), seed, number])
         return truth + error * rng.normal(size=len(new)), f"off by {error}"
 
     return fit_predict
@@ -85,14 +88,15 @@ def fake(error, seconds=0):  # noqa: ARG001
 @pytest.mark.parametrize(
     ("errors", "useful", "says"),
     [
-        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars: with them the error is"),
-        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars: with them the error is"),
-        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show a difference"),
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars: with them the networks' error is"),
+        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars: with them the networks' error is"),
+        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show that error bars matter to the networks"),
         ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "that they know which labels are good is not shown"),
     ],
 )  # fmt: skip
 def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_path, monkeypatch):
-    known = {name: fake(error) for name, error in errors.items()} | {"trees": fake(0.1)}
+    known = {name: fake(error, k) for k, (name, error) in enumerate(errors.items())}
+    known["trees"] = fake(0.1, 9)
     monkeypatch.setattr(comparison, "methods", lambda: known)
     found = compare(table(tmp_path), folds=4)
     assert found.useful is useful
@@ -117,7 +121,7 @@ def test_effects_are_shares_and_the_control_is_never_the_best(tmp_path, monkeypa
     assert found.methods[0].name == SHUFFLED
     assert found.methods[0].to_best.value < 0
     assert found.methods[1].to_best == (0.0, 0.0)
-    assert "The lowest error is that of trees." in found.recommendation()
+    assert "The lowest error is that of trees, which uses them." in found.recommendation()
 
 
 def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
@@ -162,20 +166,24 @@ def test_labels_without_noise_have_no_answer_of_iv(tmp_path):
         methods()["IV"](data, rows.features, 0)
 
 
-def test_the_shuffled_control_has_the_same_variances_on_other_rows(tmp_path, monkeypatch):
+def test_the_shuffled_control_has_the_same_weights_on_other_rows(tmp_path, monkeypatch):
     given = {}
+
+    class Model:
+        epsilon_ = 0.7
 
     def spy(train, new, _, **settings):
         given[len(given)] = (train.variance, settings)
-        return np.zeros(len(new)), "", None
+        return np.zeros(len(new)), "", Model()
 
     monkeypatch.setattr("biv.owndata.methods._network", spy)
     rows = table(tmp_path, 60)
     data = Rows(rows.features, rows.y, rows.variance + np.arange(60), None)
-    for name in (BIV, SHUFFLED):
-        methods()[name](data, rows.features, 1)
+    methods()[SHUFFLED](data, rows.features, 1)
     (plain, one), (shuffled, two) = given.values()
-    assert one == two == {"loss": "biv"}
+    assert one == {"loss": "biv"}
+    assert two["loss"] == "biv"
+    assert two["epsilon"].value == 0.7
     assert np.array_equal(plain, data.variance)
     assert sorted(shuffled) == sorted(plain)
     assert np.mean(shuffled == plain) < 0.2
@@ -183,19 +191,18 @@ def test_the_shuffled_control_has_the_same_variances_on_other_rows(tmp_path, mon
 
 def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_path, monkeypatch):
     tried = []
+    rows = table(tmp_path, 60)
 
     class Model:
-        def __init__(self, score):
-            self.history_ = [9.0, score]
+        def __init__(self, off):
+            self.out_of_fold_ = rows.y + off
 
     def spy(train, new, seed, *, loss, threshold):  # noqa: ARG001
         assert loss == "cutoff"
         tried.append(threshold)
-        score = 1.0 if len(tried) == 2 else 2.0
-        return np.full(len(new), threshold), "", Model(score)
+        return np.full(len(new), threshold), "", Model(1.0 if len(tried) == 2 else 2.0)
 
     monkeypatch.setattr("biv.owndata.methods._network", spy)
-    rows = table(tmp_path, 60)
     variance = np.arange(1.0, 61.0)
     predicted, told = methods()["Cutoff"](
         Rows(rows.features, rows.y, variance, None), rows.features, 0
@@ -203,6 +210,41 @@ def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_pa
     assert tried == pytest.approx([np.quantile(variance, q) for q in (0.25, 0.5, 0.75)])
     assert predicted[0] == tried[1]
     assert told == f"C {tried[1]:.3g}"
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_intervals_of_methods_that_are_alike_hold_zero(weighted, tmp_path, monkeypatch):
+    """Whose folds are off by chance each, as models that were trained on other rows are."""
+
+    def method(number):
+        def fit_predict(train, new, seed):
+            rng = np.random.default_rng([number, seed, int(1e6 * train.y.sum() % 1e6)])
+            truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
+            return truth + rng.normal(0, 0.5), ""  # all rows of a fold together
+
+        return fit_predict
+
+    known = {name: method(k) for k, name in enumerate((BIV, L2, SHUFFLED))}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    inside = []
+    for seed in range(40):
+        found = compare(table(tmp_path, 200, seed=seed), folds=5, seed=seed, weighted=weighted)
+        inside.append(found.gain.low <= 0 <= found.gain.high)
+    assert np.mean(inside) > 0.75  # of independent rows, it would be less than half
+
+
+def test_rows_that_do_not_matter_judge_nobody(tmp_path, monkeypatch):
+    known = {name: fake(0.3, k) for k, name in enumerate((BIV, L2, SHUFFLED))}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    rows = table(tmp_path)
+    weight = np.where(np.arange(240) < 100, 0.0, 1.0)
+    assert compare(replace(rows, weight=weight)).rows == 140
+    counted = compare(replace(rows, weight=1.0 + np.arange(240)))
+    assert counted.methods[0].mse != compare(rows).methods[0].mse
+    unknown = np.where(np.arange(240) < 50, np.nan, rows.variance)
+    found = compare(replace(rows, variance=unknown))
+    assert (found.rows, found.unknown) == (190, 50)
+    assert "50 rows of unknown error bar were left out" in report.text(found).replace("\n", " ")
 
 
 def test_linear_least_squares_weighs_by_its_own_error():
@@ -233,9 +275,6 @@ def test_boosting_with_weights_and_without(name, tmp_path):
         for own in (name, f"{name}, weighted")
     )
     assert weighted < plain / 2
-    ignored = data._replace(variance=np.where(data.variance > 1, np.inf, data.variance))
-    kept = methods()[name](ignored, rows.features, 0)[0]  # without the noisy half, even unweighted
-    assert np.mean((kept - truth) ** 2) < plain / 2
 
 
 def test_an_effect_in_words():
@@ -244,19 +283,25 @@ def test_an_effect_in_words():
     alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
     assert alike.as_good
     assert not Compared("a", score, Score(0.1, 0.05), 1.0, "").as_good
-    best = Compared("trees", score, Score(0.0, 0.0), 1.0, "")
+    best = Compared("LightGBM", score, Score(0.0, 0.0), 1.0, "")
     biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(9, 9, 2, 1.0, [best, biv, alike], {}, none, none)
+    found = Comparison(9, 9, 0, 2, 1.0, [best, biv, alike], {}, none, none)
     assert found.recommendation().endswith(
-        "The lowest error is that of trees, and BIV's cannot be told from it. "
-        "Not shown to be worse: a."
+        "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
+        "it. Not shown to be worse: a."
     )
 
 
 def test_what_cannot_be_compared(tmp_path):
-    with pytest.raises(ValueError, match="at least 30 rows with a label; found 20"):
+    with pytest.raises(
+        ValueError, match="at least 30 rows with a label and a finite error bar; found 20"
+    ):
         compare(table(tmp_path, 20))
+    with pytest.raises(ValueError, match="5 folds need at least 30 rows .*; found 7"):
+        compare(table(tmp_path), rows=7)
+    with pytest.raises(ValueError, match="20 folds need at least 40 rows .*; found 31"):
+        compare(table(tmp_path, 31), folds=20)
     with pytest.raises(ValueError, match="folds must be an integer >= 2"):
         compare(table(tmp_path), folds=1)
     path = tmp_path / "data.csv"

@@ -63,14 +63,39 @@ def test_the_numbers(tmp_path):
     assert told["suggested_epsilon"] == pytest.approx(found.fit.epsilon / found.label_variance)
 
 
-def test_the_gain_is_that_of_a_weighted_mean():
-    """By simulation: the variance of weighted means of labels, beside that of plain ones."""
+def test_the_worth_of_weights_is_that_of_a_weighted_mean():
+    """By simulation: the variance of plain means of labels, over that of weighted ones."""
     rng = np.random.default_rng(0)
     noise = rng.gamma(0.7, 2.0, size=200) + 0.1
     draws = rng.normal(size=(20_000, 200)) * np.sqrt(noise)
     plain, weighted = draws.mean(axis=1), draws @ (1 / noise) / (1 / noise).sum()
-    expected = 1 - 1 / np.mean(1 / noise) / noise.mean()
-    assert 1 - weighted.var() / plain.var() == pytest.approx(expected, abs=0.02)
+    assert inspection.worth_of_weights(noise) == pytest.approx(
+        plain.var() / weighted.var(), rel=0.04
+    )
+    assert inspection.worth_of_weights(np.ones(3)) == 1.0
+    assert inspection.worth_of_weights(np.array([0.0, 1.0])) == np.inf
+
+
+def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
+    frame = columns()
+    frame.loc[3, "s"] = 1e10
+    found = seen(frame, tmp_path)
+    assert kinds(found)["huge"].rows.endswith("row 4")
+    assert "by 100%" in report.text(found).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("factor", "interval", "says"),
+    [
+        (1.1, (0.9, 1.3), "Yes: by the residuals, σ² should be multiplied by 1.10 (0.90 to 1.30)"),
+        (2.0, (1.5, 2.5), "Perhaps not: by the residuals, σ² should be multiplied by 2.00"),
+        (-0.5, (-6.0, 5.0), "The residuals do not tell"),
+        (None, (None, None), "The residuals do not tell"),
+        (np.nan, (np.nan, np.nan), "The residuals do not tell"),
+    ],
+)
+def test_factors_in_words(factor, interval, says):
+    assert report.factor_text(factor, interval).startswith(says)
 
 
 def test_what_is_odd_is_found_with_its_rows(tmp_path):
@@ -146,6 +171,10 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     frame["s"] = frame["s"] * 3
     found = kinds(seen(frame, tmp_path))["factor"]
     assert "too large: it should be multiplied by 0.1" in found.text
+    frame = columns(1500)
+    frame["y"] = frame["a"] + np.random.default_rng(1).normal(size=1500)  # whatever s says
+    frame["s"] *= 10
+    assert "do not grow with σ²" in kinds(seen(frame, tmp_path))["factor"].text
 
 
 def test_of_a_large_table_some_rows_are_fitted(tmp_path, monkeypatch):

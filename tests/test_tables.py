@@ -1,5 +1,6 @@
 """Tables out of files: what cells mean, and how a bad one is named."""
 
+import datetime as dt
 import gzip
 import re
 
@@ -162,7 +163,7 @@ def test_rows_without_a_label_are_left_out_and_said(tmp_path):
         data = read_table(path, target="y", target_std="s")
     assert data.x.ravel().tolist() == [2, 4]
     assert data.variance.tolist() == [4, 16]
-    table = LabelledTable.read([path, path], Target("y", std="s"))
+    table = LabelledTable.read(path, Target("y", std="s"))
     assert [table.where(k) for k in range(2)] == [f"{path}, row 2", f"{path}, row 4"]
 
 
@@ -242,7 +243,6 @@ def test_the_meaning_of_columns_goes_through_json(tmp_path):
 
 
 def test_types_of_parquet(tmp_path):
-    import datetime as dt
     from decimal import Decimal
 
     import pyarrow as pa
@@ -406,3 +406,89 @@ def test_without_pandas_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match="tables need pyarrow: pip install pyarrow, or biv"):
         read_table(write(tmp_path / "a.csv"), **READ)
+
+
+def test_headers_of_every_kind(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('"a\nb";"c, d, e";y\n1;2;3\n4;5;6\n', encoding="utf-8")
+    data = read_table(path, target="y")
+    assert data.feature_names == ("a\nb", "c, d, e")
+    assert data.x.tolist() == [[1, 2], [4, 5]]
+    packed = write(tmp_path / "B.CSV.GZ".lower(), ["x,y", "1,2"])
+    packed.rename(tmp_path / "B.CSV.GZ")
+    assert read_table(tmp_path / "B.CSV.GZ", target="y").y.tolist() == [2]
+
+
+def test_numbers_that_are_not_there_in_parquet(tmp_path):
+    """NaN as NumPy writes it, and null."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"x": [1.0, np.nan, None], "y": [1.0, 2.0, np.nan], "s": [np.nan, 1.0, 1.0]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.warns(UserWarning, match="1 rows have no 'y'"):
+        data = read_table(tmp_path / "a.parquet", **{**READ, "target_std": "s"})
+    assert data.x.tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    np.testing.assert_array_equal(data.variance, [np.nan, 1.0])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_dates_at_the_end_of_time(tmp_path, name):
+    frame = pd.DataFrame({"t": ["0001-01-01", "2024-01-01", "9999-12-31"], "y": [1.0, 2.0, 3.0]})
+    if name == "a.csv":
+        frame.to_csv(tmp_path / name, index=False)
+    else:
+        frame["t"] = [dt.date.fromisoformat(t) for t in frame["t"]]
+        frame.to_parquet(tmp_path / name)
+    days = read_table(tmp_path / name, target="y").x[:, 0]
+    assert days.tolist() == [-719162, 19723, 2932896]
+
+
+def test_a_slip_in_a_short_column_is_an_error_too(tmp_path):
+    lines = ["x,y", *(f"{k},{k}" for k in range(20)), "1O,3"]
+    with pytest.raises(ValueError, match="row 21, column 'x' must be a number, .*; found '1O'"):
+        read_table(write(tmp_path / "a.csv", lines), target="y")
+
+
+def test_no_row_is_read_twice(tmp_path):
+    (tmp_path / "data").mkdir()
+    path = write(tmp_path / "data" / "a.csv")
+    for hidden in (".ipynb_checkpoints", "_temporary"):
+        (tmp_path / "data" / hidden).mkdir()
+        write(tmp_path / "data" / hidden / "a.csv")
+    assert len(read_table(tmp_path / "data", **READ)) == 4
+    with pytest.raises(ValueError, match="a.csv must be named once; found it twice"):
+        read_table([path, tmp_path / "data"], **READ)
+
+
+def test_a_missing_cell_of_a_table_with_one_column(tmp_path):
+    path = write(tmp_path / "a.csv", ["a", "1", "", "3"])
+    (part,) = Files(path).parts()
+    np.testing.assert_array_equal(part.numbers("a"), [1, np.nan, 3])
+
+
+def test_features_of_one_name(tmp_path):
+    path = write(tmp_path / "a.csv", ["d,d: day of the week,y", "2024-01-01,5,1", "2024-01-02,6,2"])
+    with pytest.raises(ValueError, match="two columns give a feature 'd: day of the week'"):
+        read_table(path, target="y")
+    assert read_table(path, target="y", features=["d", "d"]).x.shape == (2, 3)
+
+
+def test_lists_are_no_category(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": [[1], [2]], "y": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="row 1, column 'x' must be text, a number or a date"):
+        read_table(tmp_path / "a.parquet", target="y", categories=["x"])
+    with pytest.raises(ValueError, match="'y' cannot be a category and a label"):
+        read_table(tmp_path / "a.parquet", target="y", categories=["y"])
+
+
+def test_a_damaged_archive(tmp_path):
+    path = write(tmp_path / "a.csv.gz", LINES * 50)
+    content = bytearray(path.read_bytes())
+    content[12:40] = b"x" * 28
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="a.csv.gz cannot be read"):
+        read_table(path, **READ)

@@ -83,6 +83,7 @@ def noise_corrected_difference(
     *,
     weighted: bool = True,
     epsilon: float | None = None,
+    sample_weight: Any = None,
 ) -> Score:
     r"""By how much one model's mean squared error to the true labels exceeds another's.
 
@@ -99,6 +100,7 @@ def noise_corrected_difference(
         variance: σ².
         weighted: As in :func:`noise_corrected_mse`.
         epsilon: As there; None takes the lower of the two models' estimates.
+        sample_weight: As there.
 
     Returns:
         (value, stderr): below 0, `pred` is the better.
@@ -110,13 +112,14 @@ def noise_corrected_difference(
         >>> round(value, 4)
         -0.3333
     """
-    f, y, v = _elements(target, variance, pred)
-    g, _, _ = _elements(target, variance, other)
+    f, y, v, *importance = _elements(target, variance, pred, sample_weight=sample_weight)
+    g, *_ = _elements(target, variance, other, sample_weight=sample_weight)
     if weighted and epsilon is None:
         own = min(_residual_variance(f - y, v), _residual_variance(g - y, v))
         epsilon = _steady(own, v)
     w = _mse_weights(f - y, v, weighted, epsilon)
-    return _weighted_mean((f - y).square() - (g - y).square(), w)
+    terms = (f - y).square() - (g - y).square()
+    return _weighted_mean(terms, w * importance[0] if importance else w)
 
 
 def noise_corrected_r2(

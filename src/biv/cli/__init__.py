@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (inspect, compare, train, predict, reproduce, claims):
         command.add_to(commands)
+    parser.set_defaults(interrupted="nothing was written")
     options = parser.parse_args(arguments)
     try:
         code = int(options.call(options))
@@ -49,5 +50,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"biv: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nbiv: interrupted; what was finished is stored", file=sys.stderr)
+        print(f"\nbiv: interrupted; {options.interrupted}", file=sys.stderr)
         return 130

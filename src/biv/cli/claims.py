@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
         "numbers", nargs="*", metavar="CLAIM", help="1 to 20 (default: all, written to OUT too)"
     )
     experiments.add_options(parser)
-    parser.set_defaults(call=call)
+    parser.set_defaults(call=call, interrupted="what was finished is stored")
 
 
 def call(options: argparse.Namespace) -> int:

@@ -47,7 +47,7 @@ def add_to(commands: Any) -> None:
         "label or with a model's error",
     )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
-    owndata.add_usual(parser)
+    owndata.add_usual(parser, writes=False)
     parser.set_defaults(call=call)
 
 

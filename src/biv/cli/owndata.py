@@ -16,7 +16,6 @@ from biv.datasets import LabelledTable, Target
 from biv.training.progress import progress_bar
 
 NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")
-COLUMNS_SHOWN = 5
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +42,7 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
         metavar=("LOW", "HIGH"),
         help="their error bars, as the ends of a confidence interval",
     )
-    columns.add_argument(
-        "--level", type=float, default=0.95, help="of that interval (default: 0.95)"
-    )
+    columns.add_argument("--level", type=float, help="of that interval (default: 0.95)")
     columns.add_argument("--weight", metavar="COLUMN", help="how much each row matters")
     columns.add_argument(
         "--features", nargs="+", metavar="COLUMN", help="learn from these (default: all others)"
@@ -62,12 +59,13 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
     )
 
 
-def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
+def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True, writes: bool = True) -> None:
     """What every command has."""
     if seed:
         parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON, for machines, and no text")
-    parser.add_argument("--force", action="store_true", help="replace what is there already")
+    if writes:
+        parser.add_argument("--force", action="store_true", help="replace what is there already")
 
 
 def require_libraries() -> None:
@@ -87,12 +85,14 @@ def read(options: argparse.Namespace) -> LabelledTable:
     if getattr(options, "seed", 0) < 0:
         raise ValueError(f"--seed must be 0 or more; found {options.seed}")
     interval = options.target_interval and tuple(options.target_interval)
+    if options.level is not None and interval is None:
+        raise ValueError("--level is that of --target-interval, which is not there")
     target = Target(
         options.target,
         options.target_var,
         options.target_std,
         interval,
-        options.level,
+        0.95 if options.level is None else options.level,
         options.weight,
     )
     with progress_bar(None, "reading", unit="row") as bar:

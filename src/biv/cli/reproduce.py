@@ -36,7 +36,7 @@ def add_to(commands: Any) -> None:
         "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
     )
     experiments.add_options(parser)
-    parser.set_defaults(call=call)
+    parser.set_defaults(call=call, interrupted="what was finished is stored")
 
 
 def call(options: argparse.Namespace) -> int:

@@ -67,15 +67,18 @@ def add_to(commands: Any) -> None:
         "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
     )
     owndata.add_usual(parser)
-    parser.set_defaults(call=call)
+    parser.set_defaults(call=call, interrupted="the same command goes on where it was")
 
 
 def call(options: argparse.Namespace) -> int:
     """Read, fit, write."""
     settings = _settings(options)
-    table = owndata.read(options)
+    owndata.require_libraries()
     from biv.owndata import ModelFolder
+    from biv.owndata.modelfolder import require_free
 
+    require_free(options.out, force=options.force)
+    table = owndata.read(options)
     if not options.json:
         print(f"{owndata.described(table)}.", flush=True)
     with owndata.noted_warnings():
@@ -91,6 +94,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         epsilon: Any = options.epsilon if options.epsilon == "auto" else float(options.epsilon)
     except ValueError:
         raise ValueError(f"--epsilon must be auto or a number; found {options.epsilon!r}") from None
+    for name, loss in (("epsilon", "biv"), ("threshold", "cutoff")):
+        if getattr(options, name) not in ("auto", None) and options.loss != loss:
+            raise ValueError(f"--{name} is of --loss {loss}; found it with {options.loss}")
     if epsilon != "auto":
         _checks.real_number("--epsilon", epsilon, _checks.NON_NEGATIVE)
     members = _checks.integer("--members", options.members, at_least=2)
@@ -112,11 +118,15 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
+    from biv.report.inspection import factor_text
+
     result = about["result"]
+    noisy = result["variance_factor_interval"] is not None
+    labels = "the true labels" if noisy else "the labels    "
     lines = [
         f"Epoch {result['epoch']} of {result['epochs']} was the best. On rows that a network has "
         "not seen:",
-        f"  R² to the true labels       {result['r2']:.3f} ± {result['r2_stderr']:.3f}",
+        f"  R² to {labels}       {result['r2']:.3f} ± {result['r2_stderr']:.3f}",
         f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the "
         f"label variance is {result['label_variance']:.4g}",
     ]
@@ -125,17 +135,13 @@ def _text(about: Any) -> str:
             f"  ε                           {result['epsilon']:.4g}, "
             f"{result['relative_epsilon']:.3g} of the label variance"
         )
-    if about["result"]["variance_factor_interval"] is not None:
-        low, high = result["variance_factor_interval"]
+    if result["variance_factor_interval"] is not None:
+        told = factor_text(result["variance_factor"], result["variance_factor_interval"])
         lines += [
             f"  effective sample size       {result['effective_sample_size']:,.0f} of "
             f"{about['rows']:,} labels",
+            f"  are the error bars right?   {told}",
         ]
-        if result["variance_factor"] is not None:
-            lines.append(
-                f"  the variances are off by    a factor of {result['variance_factor']:.2f} "
-                f"({low:.2f} to {high:.2f}); 1 is right"
-            )
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "
         f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."

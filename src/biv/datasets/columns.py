@@ -73,16 +73,17 @@ class Column:
         yield self.name, _text(part.text(self.name))
 
     def _date(self, part: Part) -> Iterator[tuple[str, Any]]:
-        pandas = require_pandas()
         moment = _moments(part, self.name)
-        bad = moment.isna().to_numpy() & part.known(self.name)
-        part.refuse(self.name, bad, "a date, as in 2024-12-31")
-        seconds = (moment - pandas.Timestamp(0, tz="UTC")).dt.total_seconds()
-        yield self.name, (seconds / DAY).to_numpy(dtype=np.float64)
+        gone = moment.isna().to_numpy()
+        part.refuse(self.name, gone & part.known(self.name), "a date, as in 2024-12-31")
+        # Not by nanoseconds, which end in 2262: 9999-12-31 is a date that tables have.
+        whole = moment.dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.float64)
+        seconds = np.where(gone, np.nan, whole / 1000)
+        yield self.name, seconds / DAY
         yield f"{self.name}: day of the year", moment.dt.day_of_year.to_numpy(dtype=np.float64)
         yield f"{self.name}: day of the week", moment.dt.day_of_week.to_numpy(dtype=np.float64)
         if self.hours:
-            yield f"{self.name}: hour", (seconds % DAY / 3600).to_numpy(dtype=np.float64)
+            yield f"{self.name}: hour", seconds % DAY / 3600
 
     def _sequence(self, part: Part) -> Iterator[tuple[str, Any]]:
         told = part.text(self.name)
@@ -137,7 +138,8 @@ class _Guess:
         column = part.cells.column(self.name)
         self.rows += len(column)
         if not holds_cells(column):
-            self.odd_type = str(column.type)
+            if str(column.type) != "null":
+                self.odd_type = str(column.type)
             return
         typed = _kind(column)
         if typed is not None:
@@ -186,7 +188,7 @@ class _Guess:
         Raises:
             ValueError: Nearly all cells are numbers, and one is not.
         """
-        if self.odd_type is not None and self.odd_type != "null":
+        if self.odd_type is not None:
             return f"of type {self.odd_type}"
         if not self.known:
             return "empty"
@@ -194,7 +196,7 @@ class _Guess:
             if kind in self.kinds:
                 return Column(self.name, kind, hours=self.hours and kind == "date")
         many = len(self.different) > max(MANY, min(self.rows, COUNTED) / 2)
-        if self.slip is not None and self.numbers >= NEARLY * self.known and self.known > MANY:
+        if self.slip is not None and self.numbers >= NEARLY * self.known:
             raise self.slip
         if many and "sequence" in self.kinds:
             return Column(self.name, "sequence", length=max(self.lengths))
@@ -251,7 +253,12 @@ class Schema:
         """The features of a part, column by column."""
         features: dict[str, Any] = {}
         for column in self.columns:
-            features |= column(part)
+            own = column(part)
+            if both := sorted(set(own) & set(features)):
+                raise ValueError(
+                    f"{part.path}: two columns give a feature {both[0]!r}: leave one of them out"
+                )
+            features |= own
         return features
 
     def frame(self, part: Part) -> Any:

@@ -95,13 +95,20 @@ def complete_or_none(path: Path) -> Iterator[Path]:
         yield beside
         with beside.open("rb") as file:
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        beside.chmod(0o666 & ~mask)  # for whom any new file is, and not for its owner alone
+        beside.chmod(_mode(path))
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _mode(path: Path) -> int:
+    """For whom a file is: as before, or as any new one."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _verified(path: Path, file: RemoteFile) -> Path:

@@ -6,6 +6,7 @@ import csv
 import difflib
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy.typing as npt
 ROWS, BLOCK = 50_000, 1 << 24  # of a part: rows of Parquet, bytes of CSV
 TEXT, PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 SEPARATORS = ",;\t"
-MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?")  # in either case
 NUMBER = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$"
 NAMES_SHOWN = 10  # of columns, in an error
 
@@ -38,14 +39,17 @@ class Part(NamedTuple):
         return len(self.cells)
 
     def known(self, name: str) -> npt.NDArray[np.bool_]:
-        """Which cells of a column are there: not null and, in CSV, none of :data:`MISSING`."""
+        """Which cells of a column are there: neither null, NaN nor, in CSV, in :data:`MISSING`."""
         arrow = require_arrow()
         column = self.cells.column(name)
         there = column.is_valid()
         if kind(self.path) is TEXT:
-            trimmed = arrow.compute.utf8_trim_whitespace(column)
-            gone = arrow.compute.is_in(trimmed, value_set=arrow.array(MISSING))
-            there = arrow.compute.invert(gone)
+            cells = arrow.compute.utf8_lower(trimmed(column))
+            there = arrow.compute.invert(arrow.compute.is_in(cells, value_set=arrow.array(MISSING)))
+        elif arrow.types.is_floating(column.type):
+            there = arrow.compute.fill_null(
+                arrow.compute.invert(arrow.compute.is_nan(column)), False
+            )
         return np.asarray(there.to_numpy(zero_copy_only=False))
 
     def numbers(self, name: str, wanted: str = "a number") -> npt.NDArray[np.float64]:
@@ -60,7 +64,13 @@ class Part(NamedTuple):
         return values
 
     def text(self, name: str) -> list[str | None]:
-        """A column as text, without spaces around it; None where a cell is missing."""
+        """A column as text, without spaces around it; None where a cell is missing.
+
+        Raises:
+            ValueError: It holds lists or the like.
+        """
+        if not holds_cells(self.cells.column(name)):
+            self.refuse(name, np.ones(len(self), dtype=bool), "text, a number or a date")
         cells = trimmed(self.cells.column(name)).to_pylist()
         known = self.known(name)
         return [cell if there else None for cell, there in zip(cells, known, strict=True)]
@@ -99,7 +109,8 @@ def holds_cells(column: Any) -> bool:
     """Whether an Arrow array has numbers, text or dates, and not lists or the like."""
     types = require_arrow().types
     own = column.type.value_type if types.is_dictionary(column.type) else column.type
-    return not types.is_nested(own) and not types.is_null(own) and "binary" not in str(own)
+    odd = types.is_nested(own) or types.is_null(own) or "binary" in str(own)
+    return not odd and not isinstance(own, require_arrow().BaseExtensionType)
 
 
 def trimmed(column: Any) -> Any:
@@ -131,6 +142,11 @@ class Files:
         self.paths = [file for path in given for file in _found(Path(path))]
         if not self.paths:
             raise ValueError("name a file or a folder with tables; found none")
+        seen: set[Path] = set()
+        for path in self.paths:
+            if path.resolve() in seen:
+                raise ValueError(f"{path} must be named once; found it twice")
+            seen.add(path.resolve())
         self._states = [_state(path) for path in self.paths]
         self._headers = [_header(path) for path in self.paths]
         self.columns = self._headers[0]
@@ -144,6 +160,29 @@ class Files:
     def __str__(self) -> str:
         shown = ", ".join(map(str, self.paths[:3]))
         return f"{shown}, ... ({len(self.paths)} files)" if len(self.paths) > 3 else shown
+
+    def schema(self) -> Any:
+        """The Arrow types of Parquet files, as wide as all of them need.
+
+        Raises:
+            ValueError: A column has types that nothing is wide enough for.
+        """
+        arrow = require_arrow()
+        found = None
+        for path in self.paths:
+            fields = arrow.parquet.read_schema(path).remove_metadata()
+            own = arrow.schema([fields.field(name) for name in self.columns])
+            try:
+                found = (
+                    own
+                    if found is None
+                    else arrow.unify_schemas([found, own], promote_options="permissive")
+                )
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"{path} must have the types of the files before it: {error}"
+                ) from error
+        return found
 
     def require(self, name: str) -> str:
         """The name of a column, if there is such a column.
@@ -219,7 +258,11 @@ def _state(path: Path) -> tuple[int, int] | None:
 def _found(path: Path) -> list[Path]:
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if kind(p) is not None and p.is_file())
-        inside = [p for p in inside if not p.name.startswith((".", "_"))]
+        inside = [  # and nothing of notebooks, version control or unfinished jobs
+            p
+            for p in inside
+            if not any(n.startswith((".", "_")) for n in p.relative_to(path).parts)
+        ]
         if not inside:
             raise ValueError(
                 f"{path} must hold tables ({', '.join((*TEXT, *PARQUET))}); found none"
@@ -247,8 +290,9 @@ def _header(path: Path) -> list[str]:
             names = list(require_arrow().parquet.read_schema(path).names)
         else:
             with _open_text(path) as file:
-                names = next(csv.reader([str(file.readline())], delimiter=separator(path)), [])
-    except (OSError, ValueError, csv.Error, EOFError) as error:
+                rows = csv.reader(file, delimiter=separator(path))
+                names = next(filter(None, rows), [])
+    except (OSError, ValueError, csv.Error, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if not any(name.strip() for name in names):
         raise ValueError(f"{path} must begin with the names of its columns; found none")
@@ -262,33 +306,43 @@ def _header(path: Path) -> list[str]:
 
 def _open_text(path: Path) -> Any:
     """A text file, compressed or not, without the mark that Windows begins with."""
-    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    return opened(path, "rt", encoding="utf-8-sig")
+    opened: Any = gzip.open if is_compressed(path) else open
+    return opened(path, "rt", encoding="utf-8-sig", newline="")
+
+
+def is_compressed(path: Path) -> bool:
+    """By gzip, as the name says."""
+    return path.name.lower().endswith(".gz")
 
 
 def separator(path: Path) -> str:
     """What stands between the names of the columns."""
     with _open_text(path) as file:
-        line = str(file.readline())
-    return max(SEPARATORS, key=line.count)
+        names = ""
+        while (line := str(file.readline())) and not (names and names.count('"') % 2 == 0):
+            names += line
+    unquoted = re.sub(r'"[^"]*"?', "", names)
+    return max(SEPARATORS, key=unquoted.count)
 
 
 def _batches(path: Path, header: list[str], columns: list[str]) -> Iterator[Any]:
     arrow = require_arrow()
     if kind(path) is PARQUET:
         with arrow.parquet.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=ROWS, columns=columns)
+            for batch in file.iter_batches(batch_size=ROWS, columns=columns):
+                yield batch.select(columns)  # a column 'a.b' brings a struct 'a' with a b along
         return
     csv_ = arrow.csv
+    stream = arrow.input_stream(path, compression="gzip" if is_compressed(path) else None)
     with csv_.open_csv(
-        path,
-        read_options=csv_.ReadOptions(
-            use_threads=False,  # which alone tells the row of an error
-            block_size=BLOCK,
-            column_names=header,
-            skip_rows=1,
+        stream,
+        # One thread, which alone tells the row of an error.
+        read_options=csv_.ReadOptions(use_threads=False, block_size=BLOCK),
+        parse_options=csv_.ParseOptions(
+            delimiter=separator(path),
+            newlines_in_values=True,
+            ignore_empty_lines=len(header) > 1,  # of one column, such a line is a missing cell
         ),
-        parse_options=csv_.ParseOptions(delimiter=separator(path), newlines_in_values=True),
         convert_options=csv_.ConvertOptions(
             column_types=dict.fromkeys(header, arrow.string()),
             strings_can_be_null=False,

@@ -172,8 +172,11 @@ class LabelledTable:
             files.require(name)
         if both := set(features or ()) & set(target.names):
             raise ValueError(f"{min(both)!r} cannot be a feature and a label or its error bar")
+        if wrong := set(categories) & set(target.names):
+            raise ValueError(f"{min(wrong)!r} cannot be a category and a label or its error bar")
         out = {*target.names, *ignore}
-        names = [n for n in (features or files.columns) if n not in out and n.strip()]
+        wanted = files.columns if features is None else dict.fromkeys(features)
+        names = [n for n in wanted if n not in out and n.strip()]
         schema = Schema.guess(files, names, categories, after_part)
         if not schema.columns:
             raise ValueError(f"{files} must have a column to learn from; found none")
@@ -253,9 +256,9 @@ def read_table(
     others are left out as identifiers are.
 
     A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?; of Parquet,
-    if it is null. A missing number becomes the median of its column, with a column that says so; a
-    missing category is one of its own; a row without a label is left out, with a warning; a missing
-    error bar is NaN, unknown.
+    if it is null or NaN. A missing number becomes the median of its column, with a column that says
+    so; a missing category is one of its own; a row without a label is left out, with a warning; a
+    missing error bar is NaN, unknown.
 
     Args:
         paths: A file, several with the same columns, or a folder of them.

@@ -16,7 +16,8 @@ from biv.datasets import LabelledTable
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
-from biv.owndata.methods import BIV, L2, SHUFFLED, Rows, methods
+from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods
+from biv.weights import inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,7 +72,8 @@ class Comparison:
 
     Attributes:
         rows: How many were compared.
-        rows_in_all: Out of so many.
+        rows_in_all: Out of so many with a label.
+        unknown: Rows whose error bar is unknown, which were left out.
         folds: Of the cross-validation.
         label_variance: In squared units of the label.
         methods: The lowest error first.
@@ -82,6 +84,7 @@ class Comparison:
 
     rows: int
     rows_in_all: int
+    unknown: int
     folds: int
     label_variance: float
     methods: list[Compared]
@@ -103,29 +106,30 @@ class Comparison:
     def _whether(self) -> str:
         if self.useful:
             return (
-                f"Use the error bars: with them the error is {self.gain} lower than without, and "
-                f"{self.control} lower than with the same error bars on the wrong rows."
+                f"Use the error bars: with them the networks' error is {self.gain} lower than "
+                f"without, and {self.control} lower than with the same ones on the wrong rows."
             )
         if self.useful is False:
             worse = Effect(-self.gain.value, -self.gain.high, -self.gain.low)
-            return f"Do not use the error bars: with them the error is {worse} higher."
+            return f"Do not use the error bars: with them the networks' error is {worse} higher."
         if self.gain.low > 0:
             return (
-                f"With the error bars the error is {self.gain} lower than without, but "
+                f"With the error bars the networks' error is {self.gain} lower than without, but "
                 f"{self.control} lower than with the same error bars on the wrong rows: that they "
                 "know which labels are good is not shown."
             )
         return (
-            f"These {self.rows:,} rows do not show a difference: with the error bars, the error is "
-            f"{self.gain} lower. Use them or not."
+            f"These {self.rows:,} rows do not show that error bars matter to the networks: with "
+            f"them, the error is {self.gain} lower."
         )
 
     def _with_what(self) -> str:
         best, *others = [m for m in self.methods if m.name != SHUFFLED]
         alike = [m.name for m in others if m.as_good]
-        text = f"The lowest error is that of {best.name}"
+        use = "makes no use of" if best.name in BLIND else "uses"
+        text = f"The lowest error is that of {best.name}, which {use} them"
         if best.name != BIV and BIV in alike:
-            text += ", and BIV's cannot be told from it"
+            text += "; BIV's cannot be told from it"
             alike.remove(BIV)
         text += "."
         if alike:
@@ -153,6 +157,7 @@ class Comparison:
                 {
                     "rows": self.rows,
                     "rows_in_all": self.rows_in_all,
+                    "rows_of_unknown_variance": self.unknown,
                     "folds": self.folds,
                     "label_variance": self.label_variance,
                     "methods": rows,
@@ -189,11 +194,12 @@ def compare(
     """Cross-validate all methods on the same folds, and score them against the noisy labels.
 
     The scores are noise-corrected (:func:`biv.metrics.noise_corrected_mse`), with one ε for all
-    methods: the residual variance of BIV. Differences are paired. Their intervals are of the draw
-    of the rows that are predicted; that other training rows give other models is not in them.
+    methods: the residual variance of BIV. Differences are paired. Their standard error is that of
+    independent rows, or of folds as wholes if that is more, since the rows of a fold share a model.
+    Both are of one draw of folds and seeds: another may differ by more than they say.
 
     Args:
-        table: With error bars; where one is unknown, the median is taken.
+        table: With error bars; rows where that is unknown or infinite are left out.
         folds: Of the cross-validation.
         rows: Compare on so many at most, drawn by lot; None for all.
         weighted: Whether reliable labels count more in the scores. They do not tell of all rows if
@@ -208,8 +214,13 @@ def compare(
     if table.variance is None:
         raise ValueError("there are no error bars to compare with and without: name their column")
     folds = _checks.integer("folds", folds, at_least=2)
-    require_learnable(table, fewest=max(FEWEST_ROWS, 2 * folds), unknown="median")
+    require_learnable(table, unknown="leave out")
     data = _usable(table, rows, seed)
+    if len(data.y) < max(FEWEST_ROWS, 2 * folds):
+        raise ValueError(
+            f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label and a "
+            f"finite error bar; found {len(data.y)}"
+        )
     order = np.random.default_rng(seed).permutation(len(data.y))
     parts = [np.sort(part) for part in np.array_split(order, folds)]
     outcomes = list(_outcomes(data, parts, seed, jobs, after_task))
@@ -229,12 +240,13 @@ def compare(
     for name in (BIV, L2, SHUFFLED):
         if name in failed:
             raise ValueError(f"{name} has no answer here: {failed[name]}")
-    scores = _Scores(data, predictions, weighted)
+    scores = _Scores(data, parts, predictions, weighted)
     ranked = sorted(predictions, key=lambda name: scores.mse[name].value)
     best = next(name for name in ranked if name != SHUFFLED)
     return Comparison(
         len(data.y),
         len(table),
+        int(np.isnan(table.variance).sum()),
         folds,
         metrics.label_variance(data.y, data.variance),
         [
@@ -248,14 +260,15 @@ def compare(
 
 
 def _usable(table: LabelledTable, rows: int | None, seed: int) -> Rows:
-    """Rows with a label to judge by, so many at most, the median in the place of unknown σ²."""
+    """Rows that can be learned from and judged by, so many at most."""
     assert table.variance is not None
-    known = table.variance[np.isfinite(table.variance)]
-    variance = np.where(np.isnan(table.variance), np.median(known), table.variance)
-    places = np.flatnonzero(np.isfinite(variance))
+    used = np.isfinite(table.variance)
+    if table.weight is not None:
+        used &= table.weight > 0
+    places = np.flatnonzero(used)
     if rows is not None and len(places) > rows:
         places = np.sort(np.random.default_rng(seed).choice(places, rows, replace=False))
-    return Rows(table.features, table.y, variance, table.weight).at(places)
+    return Rows(table.features, table.y, table.variance, table.weight).at(places)
 
 
 def _outcomes(
@@ -291,9 +304,11 @@ def _task(data: Rows, left_out: Any, name: str, fold: int, seed: int) -> _Outcom
 class _Scores:
     """Errors to the true labels, and their differences, all by the same weights."""
 
-    def __init__(self, data: Rows, predictions: dict[str, Floats], weighted: bool) -> None:
-        self.data, self.predictions = data, predictions
-        self.how: dict[str, Any] = {"weighted": weighted}
+    def __init__(
+        self, data: Rows, parts: list[Any], predictions: dict[str, Floats], weighted: bool
+    ) -> None:
+        self.data, self.parts, self.predictions = data, parts, predictions
+        self.how: dict[str, Any] = {"weighted": weighted, "sample_weight": data.weight}
         if weighted:
             tau2 = metrics.residual_variance(predictions[BIV], data.y, data.variance)
             self.how["epsilon"] = metrics.steady_epsilon(tau2, data.variance)
@@ -304,9 +319,18 @@ class _Scores:
 
     def difference(self, name: str, other: str) -> Score:
         one, two = self.predictions[name], self.predictions[other]
-        return metrics.noise_corrected_difference(
-            one, two, self.data.y, self.data.variance, **self.how
-        )
+        y, variance = self.data.y, self.data.variance
+        found = metrics.noise_corrected_difference(one, two, y, variance, **self.how)
+        weight = np.ones_like(y) if self.data.weight is None else self.data.weight
+        if self.how["weighted"]:
+            weight = (
+                weight * np.asarray(inverse_variance_weights(variance, self.how["epsilon"])) ** 2
+            )
+        moved = weight * ((one - y) ** 2 - (two - y) ** 2 - found.value) / weight.sum()
+        by_fold = np.array([moved[part].sum() for part in self.parts])
+        count = len(by_fold)
+        together = float(np.sqrt(count / (count - 1) * (by_fold**2).sum()))
+        return Score(found.value, max(found.stderr, together))
 
     def effect(self, name: str, other: str) -> Effect:
         """How much lower the first is, as a share of the second."""

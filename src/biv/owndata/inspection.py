@@ -80,7 +80,7 @@ class Inspection:
         quantiles: Of σ², by their share.
         effective_sample_size: Kish's, of plain inverse-variance weights 1/σ².
         fit: The quick fit.
-        gain: By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated.
+        worth: How many times as many labels without weights 1/(σ²+τ²) teach as much.
         remarks: What to look at.
     """
 
@@ -90,8 +90,13 @@ class Inspection:
     quantiles: dict[float, float]
     effective_sample_size: float
     fit: QuickFit
-    gain: float
+    worth: float
     remarks: list[Remark]
+
+    @property
+    def gain(self) -> float:
+        """By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated."""
+        return 1 - 1 / self.worth
 
     def told(self) -> dict[str, Any]:
         """In what JSON has, without the rows."""
@@ -146,8 +151,6 @@ def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> I
     finite = variance[np.isfinite(variance)]
     label_variance = metrics.label_variance(table.y, variance)
     fit, warned = _quick_fit(table, variance, seed, progress)
-    noise = finite + fit.tau2
-    gain = 1 - float(1 / np.mean(1 / noise) / noise.mean()) if noise.min() > 0 else np.nan
     remarks = [
         *_odd_values(table, given, label_variance),
         *_common_values(table, given),
@@ -162,9 +165,23 @@ def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> I
         {q: float(np.quantile(finite, q)) for q in QUANTILES},
         float(effective_batch_size(inverse_variance_weights(variance, 0.0))),
         fit,
-        gain,
+        worth_of_weights(finite + fit.tau2),
         remarks,
     )
+
+
+def worth_of_weights(noise: Floats) -> float:
+    """The mean over the harmonic mean: how much larger a variance is without weights than with.
+
+    Of labels with these noise variances, whose mean, say, is taken. 1 if they are all alike, +inf
+    if one has no noise at all.
+
+    Example:
+        >>> worth_of_weights(np.array([1.0, 3.0]))
+        1.3333333333333333
+    """
+    with np.errstate(divide="ignore"):
+        return float(noise.mean() * np.mean(1 / noise))
 
 
 def _sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:
@@ -225,8 +242,8 @@ def _odd_values(table: LabelledTable, variance: Floats, label_variance: float) -
         (
             "zero",
             variance == 0,
-            "{n} have an error bar of 0: they are trusted as far as ε lets them. Is it a measured "
-            "value, or does 0 stand for unknown?",
+            "{n} have an error bar of 0, and are trusted as far as ε lets them: was that measured, "
+            "or does 0 stand for unknown",
         ),
         (
             "huge",
@@ -257,7 +274,7 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
         if len(values) > FEW_VALUES and count >= max(COMMON * len(known), 3):
             text = (
                 f"{_labels(count)} ({count / len(known):.0%}) have the same σ² of {value:.4g} "
-                f"(σ {np.sqrt(value):.4g}), where the others differ: does it stand for something?"
+                f"(σ {np.sqrt(value):.4g}), where the others differ: does it stand for something"
             )
             remarks.append(Remark("duplicated", text, _rows(table, variance == value)))
     return remarks
@@ -313,8 +330,13 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
             text = (
                 f"by the residuals of a quick fit, σ² is {size}: it should be multiplied by "
                 f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ² and the units "
-                "what you took them for? --calibrate-variance corrects a common factor"
+                "what you took them for? biv train --calibrate-variance corrects a common factor"
             )
+            if low <= 0:
+                text = (
+                    "squared residuals of a quick fit do not grow with σ²: these error bars seem "
+                    "to say nothing about the labels' noise"
+                )
             remarks.append(Remark("factor", text))
     own = variance[fit.places]
     with np.errstate(invalid="ignore"):
@@ -324,7 +346,7 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
     worst = worst[off[worst] > FAR_OFF]
     if len(worst):
         text = (
-            f"{_labels((off > FAR_OFF).sum())} of {len(off):,} are more than {FAR_OFF:g} standard "
+            f"{_labels((off > FAR_OFF).sum())} of {len(off):,}: more than {FAR_OFF:g} standard "
             f"deviations from what a quick fit predicts, up to {off.max():.1f}"
         )
         more = ", ..." if (off > FAR_OFF).sum() > ROWS_SHOWN else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv.datasets import FeatureScaler
+from biv.epsilon import Fixed
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
 from biv.weights import inverse_variance_weights
@@ -24,10 +24,11 @@ WEIGHTS_EPSILON = 0.05  # of the label variance, where weights are given to othe
 RIDGE = 1.0
 
 BIV, L2, SHUFFLED = "BIV", "L2", "BIV, shuffled variances"
+BLIND = (L2, "boosting (scikit-learn)", "LightGBM")  # methods that make no use of error bars
 
 
 class Rows(NamedTuple):
-    """Some rows of a table, with a variance each."""
+    """Some rows of a table, with a finite variance each."""
 
     features: Any
     y: Floats
@@ -43,9 +44,9 @@ class Rows(NamedTuple):
 Method = Callable[[Rows, Any, int], "tuple[Floats, str]"]
 
 
-def _networks(loss: str, **settings: Any) -> Method:
+def _networks(loss: str) -> Method:
     def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
-        return _network(train, new, seed, loss=loss, **settings)[:2]
+        return _network(train, new, seed, loss=loss)[:2]
 
     return fit_predict
 
@@ -58,60 +59,63 @@ def _network(train: Rows, new: Any, seed: int, **settings: Any) -> tuple[Floats,
 
 
 def _shuffled(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
-    """The same error bars on the wrong rows."""
+    """The same weights on the wrong rows: variances shuffled, and ε that of the right ones."""
+    _, _, right = _network(train, new, seed, loss="biv")
     order = np.random.default_rng(seed).permutation(len(train.y))
-    return _networks("biv")(train._replace(variance=train.variance[order]), new, seed)
+    shuffled = train._replace(variance=train.variance[order])
+    epsilon = Fixed(right.epsilon_ or 0.0)
+    return _network(shuffled, new, seed, loss="biv", epsilon=epsilon)[:2]
 
 
 def _cutoff(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
     """C is what predicts those training rows best that a network has not seen."""
-    finite = train.variance[np.isfinite(train.variance)]
-    thresholds = {float(np.quantile(finite, q)) for q in CUTOFFS} | {float(finite.mean())}
+    own = train.variance
+    thresholds = {float(np.quantile(own, q)) for q in CUTOFFS} | {float(own.mean())}
+    epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, own)  # one for all, to compare by
     tried = []
-    for threshold in sorted(t for t in thresholds if t > finite.min()):
+    for threshold in sorted(t for t in thresholds if t > own.min()):
         predicted, _, model = _network(train, new, seed, loss="cutoff", threshold=threshold)
-        tried.append((float(np.min(model.history_)), predicted, f"C {threshold:.3g}"))
+        score = metrics.noise_corrected_mse(
+            model.out_of_fold_, train.y, own, epsilon=epsilon, sample_weight=train.weight
+        )
+        tried.append((score.value, predicted, f"C {threshold:.3g}"))
     if not tried:
         raise ValueError("all variances are equal: no cutoff can tell labels apart")
     _, predicted, told = min(tried, key=lambda one: one[0])
     return predicted, told
 
 
-def _weights(train: Rows) -> Floats:
-    epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, train.variance)
+def _weights(train: Rows, epsilon: float | None = None) -> Floats:
+    """Of mean 1, as limits on leaves and ridges expect it."""
+    if epsilon is None:
+        epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, train.variance)
     weight = inverse_variance_weights(train.variance, epsilon)
     weight = weight if train.weight is None else weight * train.weight
     return np.asarray(weight / weight.mean())
 
 
 def _linear(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:  # noqa: ARG001
-    """Weights 1/(σ²+τ²), with τ² from a first fit; a ridge keeps collinear columns in check."""
+    """Weights 1/(σ²+τ²), τ² that of a first fit; a ridge keeps collinear columns in check."""
     from sklearn.linear_model import Ridge
 
     encoder = FeatureEncoder.fit(train.features)
     matrix = encoder(train.features)
     scaler = FeatureScaler.fit(matrix, ddof=0)
     x, x_new = scaler(matrix), scaler(encoder(new))
-    model, weight = Ridge(RIDGE), _weights(train)
-    model.fit(x, train.y, sample_weight=weight)
+    model = Ridge(RIDGE).fit(x, train.y, sample_weight=_weights(train))
     tau2 = metrics.residual_variance(model.predict(x), train.y, train.variance)
-    if tau2 > 0:
-        weight = np.asarray(inverse_variance_weights(train.variance, tau2))
-        weight = weight if train.weight is None else weight * train.weight
-        model.fit(x, train.y, sample_weight=weight / weight.mean())
+    # A model that fits better than the noise allows leaves none; then a trace keeps weights finite.
+    tau2 = max(tau2, 1e-6 * metrics.label_variance(train.y, train.variance))
+    model.fit(x, train.y, sample_weight=_weights(train, tau2))
     return model.predict(x_new), f"τ² {tau2:.3g}"
 
 
 def _trees(make: Callable[[int], Any], *, weighted: bool) -> Method:
     def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
-        used = np.isfinite(train.variance)  # a label to ignore, without weights too
-        train = train.at(np.flatnonzero(used))
         encoder = FeatureEncoder.fit(train.features)
         weight = _weights(train) if weighted else train.weight
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = make(seed).fit(encoder(train.features), train.y, sample_weight=weight)
-            return np.asarray(model.predict(encoder(new)), dtype=np.float64), ""
+        model = make(seed).fit(encoder(train.features), train.y, sample_weight=weight)
+        return np.asarray(model.predict(encoder(new)), dtype=np.float64), ""
 
     return fit_predict
 

@@ -76,13 +76,15 @@ class ModelFolder:
         _require_room(folder, checkpoint, force=force)
         start = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
-        if checkpoint.is_file():
+        resumes = checkpoint.is_file()
+        if resumes:
             warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
         model = BIVRegressor(**settings, checkpoint=checkpoint)
         try:
             model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
-        except ValueError:  # of rows or settings that cannot be: nothing is left to go on from
-            checkpoint.unlink(missing_ok=True)
+        except ValueError:  # of rows or settings that cannot be: there is nothing to go on from
+            if not resumes:
+                checkpoint.unlink(missing_ok=True)
             if not any(folder.iterdir()):
                 folder.rmdir()
             raise
@@ -157,9 +159,12 @@ def _require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
         raise ValueError(f"{folder} must be a folder; found a file")
     if not folder.exists():
         return
-    ours = {MODEL, ABOUT}
+    for left in folder.iterdir():  # by a kill in the middle of writing
+        if left.name.startswith((f".{MODEL}.", f".{ABOUT}.", ".unfinished-")):
+            left.unlink()
     others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
-    strange = [p for p in folder.iterdir() if p.name not in ours and p not in (checkpoint, *others)]
+    ours = {folder / MODEL, folder / ABOUT, checkpoint, *others}
+    strange = [p for p in folder.iterdir() if p not in ours]
     if strange and not (folder / ABOUT).is_file():
         raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
     if force:
@@ -172,6 +177,16 @@ def _require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
         raise ValueError(
             f"{folder} holds an unfinished training of other rows or settings: --force discards it"
         )
+
+
+def require_free(folder: Path, *, force: bool) -> None:
+    """What can be known before a table is read: that there is no finished model.
+
+    Raises:
+        ValueError: There is.
+    """
+    if (folder / ABOUT).is_file() and not any(folder.glob(UNFINISHED.format("*"))) and not force:
+        raise ValueError(f"{folder} holds a model already: --force replaces it")
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
@@ -191,9 +206,13 @@ def summary(model: BIVRegressor, table: LabelledTable) -> dict[str, Any]:
     variance = model._fitted.new_variance(table.y, table.variance, None)
     noise = np.zeros(len(table)) if variance is None else variance[:, 0]
     epsilon = model.epsilon_
-    mse = metrics.noise_corrected_mse(model.out_of_fold_, table.y, noise)
-    r2 = metrics.noise_corrected_r2(model.out_of_fold_, table.y, noise)
     label_variance = float(model._fitted.labels[0].std) ** 2
+    mse = metrics.noise_corrected_mse(
+        model.out_of_fold_, table.y, noise, sample_weight=table.weight
+    )
+    r2 = metrics.Score(1 - mse.value / label_variance, mse.stderr / label_variance)
+    if table.weight is None:
+        r2 = metrics.noise_corrected_r2(model.out_of_fold_, table.y, noise)
     told = {
         "epoch": model.n_epochs_,
         "epochs": len(model.history_),

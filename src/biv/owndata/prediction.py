@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from biv.datasets.files import complete_or_none
-from biv.datasets.tablefiles import PARQUET, TEXT, Files, kind, require_arrow
+from biv.datasets.tablefiles import (
+    PARQUET,
+    Files,
+    is_compressed,
+    kind,
+    require_arrow,
+    separator,
+)
 from biv.owndata.modelfolder import ModelFolder
 
 
@@ -57,49 +64,50 @@ def write_predictions(
         raise ValueError(f"{out} is there already: --force replaces it")
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} is not a folder")
-    rows = 0
-    writer = _csv_writer if kind(out) is TEXT else _parquet_writer
-    with complete_or_none(out) as path, writer(path, out, [*files.columns, *names]) as write:
+    rows, columns = 0, [*files.columns, *names]
+    with complete_or_none(out) as path, _writer(path, out, files, columns) as write:
         for part in files.parts(after_part=after_part):
             write(part.cells, *folder.predict(part))
             rows += len(part)
     return rows
 
 
+def _writer(path: Path, out: Path, files: Files, names: list[str]) -> Any:
+    if kind(out) is PARQUET:
+        return _parquet_writer(path, files, names)
+    separated = "\t" if ".tsv" in out.name.lower() else separator(files.paths[0])
+    return _csv_writer(path, names, separated, compressed=is_compressed(out))
+
+
 @contextmanager
-def _csv_writer(path: Path, out: Path, names: list[str]) -> Iterator[Any]:
-    compressed = out.name.lower().endswith(".gz")
+def _csv_writer(path: Path, names: list[str], separated: str, *, compressed: bool) -> Iterator[Any]:
     opened: Any = gzip.open if compressed else open
-    tabs = ".tsv" in out.name.lower()
+    arrow = require_arrow()
     with opened(path, "wt", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t" if tabs else ",", lineterminator="\n")
-        writer.writerow(names)
+        form: dict[str, Any] = {"delimiter": separated, "lineterminator": "\n"}
+        plain, quoted = csv.writer(file, **form), csv.writer(file, quoting=csv.QUOTE_ALL, **form)
+        plain.writerow(names)
 
         def write(cells: Any, mean: Any, std: Any) -> None:
             columns = [column.to_pylist() for column in cells.columns]
+            # Python leaves a lone carriage return unquoted, and readers end a row there.
+            returns = (arrow.compute.match_substring(column, "\r") for column in cells.columns)
+            writer = quoted if any(arrow.compute.any(r).as_py() for r in returns) else plain
             writer.writerows(zip(*columns, mean.tolist(), std.tolist(), strict=True))
 
         yield write
 
 
 @contextmanager
-def _parquet_writer(path: Path, out: Path, names: list[str]) -> Iterator[Any]:
-    assert kind(out) is PARQUET
+def _parquet_writer(path: Path, files: Files, names: list[str]) -> Iterator[Any]:
     arrow = require_arrow()
-    opened: list[Any] = []
+    schema = files.schema()
+    for name in names[-2:]:
+        schema = schema.append(arrow.field(name, arrow.float64()))
+    with arrow.parquet.ParquetWriter(path, schema) as writer:
 
-    def write(cells: Any, mean: Any, std: Any) -> None:
-        columns = [*cells.columns, arrow.array(mean), arrow.array(std)]
-        table = arrow.Table.from_arrays(columns, names=names)
-        if not opened:
-            opened.append(arrow.parquet.ParquetWriter(path, table.schema))
-        opened[0].write_table(table.cast(opened[0].schema))
+        def write(cells: Any, mean: Any, std: Any) -> None:
+            columns = [*cells.columns, arrow.array(mean), arrow.array(std)]
+            writer.write_table(arrow.Table.from_arrays(columns, names=names).cast(schema))
 
-    try:
         yield write
-        if not opened:
-            write_none = arrow.table({name: [] for name in names})
-            arrow.parquet.write_table(write_none, path)
-    finally:
-        for writer in opened:
-            writer.close()

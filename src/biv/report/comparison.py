@@ -35,8 +35,11 @@ def text(found: Comparison) -> str:
     under = (
         f"Mean squared errors to the true labels, in units of the label variance ({scale:.4g}), of "
         f"rows left out: {found.rows:,}{of} rows, {found.folds} folds. ± is a standard error; "
-        "differences are paired; * is beyond 1.96 of them. Intervals are 95 %."
+        "differences are paired; * is beyond 1.96 of them. Intervals are 95 %, of one draw of "
+        "folds: where it is close, try another --seed."
     )
+    if found.unknown:
+        under += f" {found.unknown:,} rows of unknown error bar were left out."
     lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]
     for name, reason in found.failed.items():
         lines.append(textwrap.fill(f"{name} has no answer here: {reason}", WIDTH))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,22 +48,20 @@ def text(seen: Inspection) -> str:
     if low < high:
         lines.append(
             f"What is to be gained: weights 1/(σ²+τ²) lower the variance of what is learned by "
-            f"{seen.gain:.0%}, as {1 / (1 - seen.gain):.2f} times as many labels would."
+            f"{seen.gain:.0%}, as {seen.worth:.3g} times as many labels would."
         )
-    if fit.variance_factor is not None and fit.variance_factor_interval is not None:
-        factor, (least, most) = fit.variance_factor, fit.variance_factor_interval
-        if np.isfinite(factor):
-            lines.append(
-                f"By its residuals, the variances are off by a factor of {factor:.2f} "
-                f"({least:.2f} to {most:.2f}); 1 is right."
-            )
+    if fit.variance_factor_interval is not None:
+        lines.append(
+            f"Are they right? {factor_text(fit.variance_factor, fit.variance_factor_interval)}."
+        )
     lines.append(
         f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}), which "
         "`biv train` finds by itself."
     )
     lines += ["", "To look at:" if seen.remarks else "Nothing about them looks odd."]
     for remark in seen.remarks:
-        lines.append(f"- {remark.text}.")
+        end = "?" if remark.kind in ("zero", "duplicated") else "."
+        lines.append(f"- {remark.text}{end}")
         if remark.rows:
             lines.append(f"  {remark.rows}")
     wrapped = (
@@ -72,6 +71,15 @@ def text(seen: Inspection) -> str:
         for line in lines
     )
     return "\n".join(wrapped)
+
+
+def factor_text(factor: float | None, interval: Sequence[float | None]) -> str:
+    """What residuals say about the size of σ²."""
+    low, high = (np.nan if end is None else end for end in interval)
+    if factor is None or not np.isfinite(factor) or low <= 0:
+        return "The residuals do not tell"
+    told = f"by the residuals, σ² should be multiplied by {factor:.2f} ({low:.2f} to {high:.2f})"
+    return f"Yes: {told}" if low <= 1 <= high else f"Perhaps not: {told}"
 
 
 def draw(seen: Inspection) -> Figure:

@@ -117,7 +117,7 @@ def cross_fit(
     differs less from one draw to another: with s² the variance between members that left the same
     row out, an ensemble of M is better than one of m by s²(1/m − 1/M), which is taken off where
     m > 1. The epoch at which the score is lowest is chosen. No clean label is needed, and the
-    ensemble as a whole has learned from all rows. Of more than 131,072 rows, so many are scored.
+    ensemble as a whole has learned from all rows. At most 131,072 rows are scored, evenly chosen.
 
     Args:
         model: Makes a network from a generator; a stack where it can be (:class:`Stack`), else the
