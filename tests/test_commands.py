@@ -266,7 +266,7 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         ([LINES[0], *(line[:-1] + "inf" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is infinite"),
         ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave it out"),
         (LINES[:2], COLUMNS, "rows with a label; found 1"),
-        (LINES[:1], COLUMNS, "must have a column to learn from; found none"),
+        (LINES[:1], COLUMNS, "must have rows with cells to learn from; found none"),
         (["x,y,s", *(f"{k},7,{1 + k % 3}" for k in range(60))], COLUMNS, "every label in column 'y' is 7: nothing can be learned"),
         (["y,s", *(line[2:] for line in LINES[1:])], COLUMNS, "must have a column to learn from; found none"),
         (LINES, [*COLUMNS, "--features", "x", "y"], "'y' cannot be a feature and a label"),
@@ -460,7 +460,8 @@ def test_memory_is_known_or_not(monkeypatch):
     assert modelfolder.peak_memory() is None
 
 
-def test_cells_that_csv_has_trouble_with(model, here):
+@pytest.mark.usefixtures("here")
+def test_cells_that_csv_has_trouble_with(model):
     whole = pd.read_csv(model.parent / "data.csv").head(3)
     whole["odd"] = ["a\rb", 'q"q', "plain;"]
     whole.to_csv("new.csv", index=False, sep=";", quoting=1)
@@ -544,3 +545,34 @@ def test_a_weight_of_each_row(capsys):
     frame.assign(w=0).to_csv("none.csv", index=False)
     assert run("train", "none.csv", *options, "--out", "n") == 2
     assert "every weight in column 'w' is 0" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_is_said(capsys):
+    """σ for σ², many times too large; error bars that go with the label; none at all."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    frame = pd.DataFrame(
+        {"x": x, "y": x + 0.01 * rng.normal(size=300), "y_err": 1 + rng.random(300)}
+    )
+    frame.to_csv("large.csv", index=False)
+    assert (
+        run("train", "large.csv", "--target", "y", "--target-std", "y_err", *SMALL, "--out", "a")
+        == 0
+    )
+    assert "An error below 0 cannot be" in capsys.readouterr().out
+    frame.assign(y_err=np.exp(frame["y"])).to_csv("related.csv", index=False)
+    columns = ["--target", "y", "--target-std", "y_err"]
+    assert run("train", "related.csv", *columns, *SMALL, "--out", "b") == 0
+    shown = capsys.readouterr().out
+    assert "Error bars go with the label (rank correlation +1.00): all labels count alike" in shown
+    assert run("train", "large.csv", "--target", "y", *SMALL, "--out", "c") == 0
+    said = capsys.readouterr()
+    assert "column 'y_err' is learned from: is it the error bar (--target-std)?" in said.err
+    assert "no error bars were given: all labels count alike" in said.err
+    assert "R² to the labels " in said.out
+    options = [*columns, *SMALL, "--calibrate-variance", "--out", "d"]
+    assert run("train", "large.csv", *options) == 0
+    assert re.search(
+        r"are the error bars right\?   they were multiplied by -?\d", capsys.readouterr().out
+    )

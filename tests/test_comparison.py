@@ -131,6 +131,21 @@ def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
     assert weighted.methods[0].mse.stderr < plain.methods[0].mse.stderr / 3
 
 
+def test_where_error_bars_go_with_the_label_all_labels_count_alike(tmp_path, monkeypatch):
+    known = {name: fake(0.5, k) for k, name in enumerate((BIV, L2, SHUFFLED))}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    rows = table(tmp_path)
+    assert compare(rows).weighted
+    related = replace(rows, variance=np.exp(rows.y))
+    found = compare(related)
+    assert not found.weighted
+    assert [m.mse for m in found.methods] == [
+        m.mse for m in compare(related, weighted=False).methods
+    ]
+    assert "rank correlation with the label is +1.00" in report.text(found).replace("\n", " ")
+    assert compare(related, weighted=True).weighted
+
+
 def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):
     seen = []
 
@@ -286,7 +301,7 @@ def test_an_effect_in_words():
     best = Compared("LightGBM", score, Score(0.0, 0.0), 1.0, "")
     biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(9, 9, 0, 2, 1.0, [best, biv, alike], {}, none, none)
+    found = Comparison(9, 9, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
     assert found.recommendation().endswith(
         "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
         "it. Not shown to be worse: a."

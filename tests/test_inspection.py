@@ -8,7 +8,7 @@ import pytest
 
 import biv
 from biv.datasets import LabelledTable, Target
-from biv.owndata import inspect, inspection
+from biv.owndata import inspect, inspection, relation
 from biv.report import inspection as report
 
 
@@ -90,6 +90,7 @@ def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
         (1.1, (0.9, 1.3), "Yes: by the residuals, σ² should be multiplied by 1.10 (0.90 to 1.30)"),
         (2.0, (1.5, 2.5), "Perhaps not: by the residuals, σ² should be multiplied by 2.00"),
         (-0.5, (-6.0, 5.0), "The residuals do not tell"),
+        (-0.1, (-0.3, 0.1), "No: squared residuals do not grow with σ²"),
         (None, (None, None), "The residuals do not tell"),
         (np.nan, (np.nan, np.nan), "The residuals do not tell"),
     ],
@@ -112,7 +113,8 @@ def test_what_is_odd_is_found_with_its_rows(tmp_path):
     assert found["ignored"].rows == f"{path}, rows 8, 10"
     assert found["huge"].rows == f"{path}, row 12"
     assert found["unknown"].rows == f"{path}, row 14"
-    assert found["duplicated"].text.startswith("40 labels (13%) have the same σ² of 0.81 (σ 0.9)")
+    assert "40 labels share a few values of σ²" in found["duplicated"].text
+    assert "0.81 (σ 0.9; 13%)" in found["duplicated"].text
     assert found["duplicated"].rows == f"{path}, rows 101, 102, 103, 104, 105, ..."
     assert found["far off"].rows.startswith(f"{path}, row")
     assert " 21" in found["far off"].rows
@@ -153,7 +155,8 @@ def test_ranks_are_spearman_s():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, 200).astype(float), rng.normal(size=200)
     b += a / 5
-    assert inspection._ranks(a) @ inspection._ranks(b) == pytest.approx(spearmanr(a, b).statistic)
+    assert relation.label_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
+    assert relation.label_correlation(a, None) == 0
 
 
 def test_equal_error_bars_have_nothing_to_weigh(tmp_path):

@@ -307,13 +307,13 @@ def test_hours(tmp_path):
         (["x,y", "1,2"], {"target": "y", "features": ["y"]}, "'y' cannot be a feature and a label"),
         (["x,y", "1,2"], {"target": "y", "target_interval": ("x", "x"), "level": 1.0}, "level must be"),
         (["x,y", "1,"], {"target": "y"}, "must have rows with a 'y'; found none"),
-        (["x,y"], {"target": "y"}, "must have a column to learn from; found none"),
+        (["x,y"], {"target": "y"}, "must have rows with cells to learn from; found none"),
         (["y", "1"], {"target": "y"}, "must have a column to learn from; found none"),
         (["x,x", "1,2"], {"target": "y"}, "must name each column once; found 'x' twice"),
         ([""], {"target": "y"}, "must begin with the names of its columns; found none"),
         (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 3"),
         (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 1"),
-        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or name it category); found '1;5'"),
+        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or --category); found '1;5'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, lines, options, message):

@@ -40,11 +40,20 @@ def add_to(commands: Any) -> None:
         default=10_000,
         help="compare on so many at most, drawn by lot; 0 for all (default: 10000)",
     )
-    parser.add_argument(
+    scores = parser.add_mutually_exclusive_group()
+    scores.add_argument(
         "--unweighted",
-        action="store_true",
+        dest="weighted",
+        action="store_false",
+        default=None,
         help="let all labels count alike in the scores: noisier, but right where σ² goes with the "
-        "label or with a model's error",
+        "label or with a model's error (default: if the rank correlation of the two is over .3)",
+    )
+    scores.add_argument(
+        "--weighted",
+        dest="weighted",
+        action="store_true",
+        help="let reliable labels count more (default: otherwise)",
     )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     owndata.add_usual(parser, writes=False)
@@ -69,7 +78,7 @@ def call(options: argparse.Namespace) -> int:
             table,
             folds=options.folds,
             rows=options.rows or None,
-            weighted=not options.unweighted,
+            weighted=options.weighted,
             seed=options.seed,
             jobs=options.jobs or os.cpu_count() or 1,
             after_task=bar.update,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 from biv.datasets import LabelledTable, Target
 from biv.training.progress import progress_bar
 
+ERROR_BAR = re.compile(r"err|std|sigma|unc|var|^[_ ]?se$|^d$|σ")
 NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")
 
 
@@ -126,13 +128,37 @@ def note(text: str) -> None:
     print(f"biv: note: {text}", file=sys.stderr, flush=True)
 
 
+def note_no_error_bars(table: LabelledTable) -> None:
+    """That all labels count alike, and which column may have been meant."""
+    target = table.target.name.casefold()
+    near = [
+        name
+        for name in table.schema.names
+        if ERROR_BAR.search(name.casefold().replace(target, "", 1)) and target in name.casefold()
+    ]
+    if near:
+        note(f"column {near[0]!r} is learned from: is it the error bar (--target-std)?")
+    note("no error bars were given: all labels count alike, and their noise is in every error")
+
+
 @contextmanager
 def noted_warnings() -> Iterator[None]:
     """Warnings as notes, without the line of code that they come from."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_, **__: note(str(message))
+        warnings.showwarning = lambda message, *_, **__: note(_as_options(str(message)))
         yield
+
+
+def _as_options(text: str) -> str:
+    """What Python's users are told, for those of the command."""
+    for said, option in (
+        ("calibrate_variance=True", "--calibrate-variance"),
+        ("max_epochs=", "--max-epochs "),
+        (", or a larger learning_rate,", ""),
+    ):
+        text = text.replace(said, option)
+    return text
 
 
 def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:

@@ -16,7 +16,8 @@ EXAMPLES = """examples:
   biv predict model parts/ --out all.csv --name y_hat
 
 All rows are copied, with two columns more: the predicted true label, and the standard deviation of
-the true label about it (without the noise of a new measurement). Files of any size are worked
+the true label about it (without the noise of a new measurement; the part of it that is the model's
+own error is the same for all rows). Files of any size are worked
 through a part at a time. The output is complete or not there.
 """
 

@@ -20,8 +20,8 @@ EXAMPLES = """examples:
   biv train data.csv --target y --target-std s --ignore id name --category postcode
 
 Columns of numbers, true/false, dates (2024-12-31, with or without a time), text (categories), and
-sequences of letters are learned from; missing cells are empty or NA. A row without a label is left
-out. Interrupted (Ctrl-C, or a kill), the same command goes on where it was. `biv predict` uses the
+sequences of letters are learned from; missing cells are empty, NA, null, NaN, - or ?. A row without
+a label is left out. Interrupted (Ctrl-C, or a kill), the same command goes on where it was. `biv predict` uses the
 model, `biv inspect` looks at the error bars first, `biv compare` says whether they are worth it.
 """
 
@@ -81,6 +81,8 @@ def call(options: argparse.Namespace) -> int:
     table = owndata.read(options)
     if not options.json:
         print(f"{owndata.described(table)}.", flush=True)
+    if table.variance is None:
+        owndata.note_no_error_bars(table)
     with owndata.noted_warnings():
         folder = ModelFolder.train(options.out, table, settings, force=options.force)
     about = folder.about
@@ -122,7 +124,7 @@ def _text(about: Any) -> str:
 
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
-    labels = "the true labels" if noisy else "the labels    "
+    labels = "the true labels" if noisy else "the labels     "
     lines = [
         f"Epoch {result['epoch']} of {result['epochs']} was the best. On rows that a network has "
         "not seen:",
@@ -137,11 +139,25 @@ def _text(about: Any) -> str:
         )
     if result["variance_factor_interval"] is not None:
         told = factor_text(result["variance_factor"], result["variance_factor_interval"])
+        if about["settings"]["calibrate_variance"]:
+            told = f"they were multiplied by {result['variance_factor']:.2f}"
         lines += [
             f"  effective sample size       {result['effective_sample_size']:,.0f} of "
             f"{about['rows']:,} labels",
             f"  are the error bars right?   {told}",
         ]
+    if result["mse"] < -3 * result["mse_stderr"]:
+        lines.append(
+            "An error below 0 cannot be: the error bars are larger than the labels' noise. Is the "
+            "column σ and not σ² (--target-std), and in the units of the label?"
+        )
+    if not result["weighted_scores"]:
+        lines.append(
+            f"Error bars go with the label (rank correlation "
+            f"{result['rank_correlation_with_label']:+.2f}): all labels count alike in these "
+            "scores. If error bars were computed from the noisy labels, as √n of a count n is, "
+            "weighting pulls predictions to one side: biv compare tells whether to use them."
+        )
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "
         f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."

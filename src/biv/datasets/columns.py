@@ -162,7 +162,7 @@ class _Guess:
     def _remember(self, part: Part) -> None:
         if self.slip is None:
             try:
-                part.numbers(self.name, "a number, as nearly all others are (or name it category)")
+                part.numbers(self.name, "a number, as nearly all others are (or --category)")
             except ValueError as error:
                 self.slip = error
 

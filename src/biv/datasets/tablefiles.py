@@ -239,6 +239,8 @@ class Files:
 
 def _said(error: Exception) -> str:
     """What Arrow says of a row with too many or too few cells, in our words and by our count."""
+    if "UTF8" in str(error):
+        return "it must be text in UTF-8"
     found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
     if found is None:
         return str(error)

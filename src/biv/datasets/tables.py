@@ -178,6 +178,8 @@ class LabelledTable:
         wanted = files.columns if features is None else dict.fromkeys(features)
         names = [n for n in wanted if n not in out and n.strip()]
         schema = Schema.guess(files, names, categories, after_part)
+        if not schema.columns and set(schema.ignored.values()) == {"empty"}:
+            raise ValueError(f"{files} must have rows with cells to learn from; found none")
         if not schema.columns:
             raise ValueError(f"{files} must have a column to learn from; found none")
         kept: dict[str, list[Any]] = {}

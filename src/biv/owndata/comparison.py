@@ -17,6 +17,7 @@ from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
 from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods
+from biv.owndata.relation import goes_with_label, label_correlation
 from biv.weights import inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]
@@ -80,6 +81,8 @@ class Comparison:
         failed: Methods that have no answer here, with the reason.
         gain: How much lower BIV's error is than L2's.
         control: How much lower BIV's error is than with the same variances on the wrong rows.
+        weighted: Whether reliable labels counted more in the scores.
+        correlation: Of σ² with the label, by ranks.
     """
 
     rows: int
@@ -91,6 +94,8 @@ class Comparison:
     failed: dict[str, str]
     gain: Effect
     control: Effect
+    weighted: bool
+    correlation: float
 
     @property
     def useful(self) -> bool | None:
@@ -164,6 +169,8 @@ class Comparison:
                     "failed": self.failed,
                     "gain": self.gain._asdict(),
                     "control": self.control._asdict(),
+                    "weighted_scores": self.weighted,
+                    "rank_correlation_with_label": self.correlation,
                     "use_error_bars": self.useful,
                     "recommendation": self.recommendation(),
                 }
@@ -186,7 +193,7 @@ def compare(
     *,
     folds: int = FOLDS,
     rows: int | None = ROWS,
-    weighted: bool = True,
+    weighted: bool | None = None,
     seed: int = 0,
     jobs: int = 1,
     after_task: Callable[[], object] = lambda: None,
@@ -202,8 +209,9 @@ def compare(
         table: With error bars; rows where that is unknown or infinite are left out.
         folds: Of the cross-validation.
         rows: Compare on so many at most, drawn by lot; None for all.
-        weighted: Whether reliable labels count more in the scores. They do not tell of all rows if
-            σ² goes with the label or with a model's error.
+        weighted: Whether reliable labels count more in the scores, which are less noisy then, but
+            do not tell of all rows if σ² goes with the label or with a model's error. None: unless
+            σ² goes with the label (:mod:`biv.owndata.relation`).
         seed: Of the folds and of all methods.
         jobs: Processes.
         after_task: Is called after each method on each fold.
@@ -240,6 +248,8 @@ def compare(
     for name in (BIV, L2, SHUFFLED):
         if name in failed:
             raise ValueError(f"{name} has no answer here: {failed[name]}")
+    if weighted is None:
+        weighted = not goes_with_label(data.y, data.variance)
     scores = _Scores(data, parts, predictions, weighted)
     ranked = sorted(predictions, key=lambda name: scores.mse[name].value)
     best = next(name for name in ranked if name != SHUFFLED)
@@ -256,6 +266,8 @@ def compare(
         failed,
         scores.effect(BIV, L2),
         scores.effect(BIV, SHUFFLED),
+        weighted,
+        label_correlation(data.y, data.variance),
     )
 
 

@@ -15,6 +15,7 @@ from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
 from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
+from biv.owndata.relation import RELATED, label_correlation, ranks
 from biv.weights import effective_batch_size, inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]
@@ -24,10 +25,9 @@ QUICK_EPOCHS, QUICK_FOLDS = 25, 4
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 HUGE = 100.0  # times the label variance: such a label says next to nothing
 COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
-RELATED = 0.3  # a rank correlation that is worth a word
 FAR_OFF = 5.0  # standard deviations
 ROWS_SHOWN, COLUMNS_SHOWN = 5, 3
-FACTOR_RANGE = (1 / 3, 3.0)
+FACTOR_RANGE = (0.8, 1.25)  # of right error bars
 
 
 class Remark(NamedTuple):
@@ -268,47 +268,40 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
     if len(values) == 1:
         text = "all error bars are equal: weighting by them changes nothing"
         return [Remark("equal", text)]
-    remarks = []
-    for place in np.argsort(-counts)[:COLUMNS_SHOWN]:
-        value, count = values[place], counts[place]
-        if len(values) > FEW_VALUES and count >= max(COMMON * len(known), 3):
-            text = (
-                f"{_labels(count)} ({count / len(known):.0%}) have the same σ² of {value:.4g} "
-                f"(σ {np.sqrt(value):.4g}), where the others differ: does it stand for something"
-            )
-            remarks.append(Remark("duplicated", text, _rows(table, variance == value)))
-    return remarks
-
-
-def _ranks(values: Floats) -> Floats:
-    """From least to greatest, equal ones with their mean rank, centred and of unit length."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks: Floats = (ends - (counts - 1) / 2)[place]
-    ranks = ranks - ranks.mean()
-    length = np.sqrt((ranks**2).sum())
-    return ranks / length if length > 0 else ranks
+    often = [k for k in np.argsort(-counts) if counts[k] >= max(COMMON * len(known), 3)]
+    if len(values) <= FEW_VALUES or not often:
+        return []
+    shown = ", ".join(
+        f"{values[k]:.4g} (σ {np.sqrt(values[k]):.4g}; {counts[k] / len(known):.0%})"
+        for k in often[:COLUMNS_SHOWN]
+    )
+    more = ", ..." if len(often) > COLUMNS_SHOWN else ""
+    text = (
+        f"{_labels(counts[often].sum())} share a few values of σ², where the others differ: "
+        f"{shown}{more}: do these stand for something"
+    )
+    return [Remark("duplicated", text, _rows(table, np.isin(variance, values[often])))]
 
 
 def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     used = np.flatnonzero(np.isfinite(variance))
     used = used[_sample(len(used), FITTED_ROWS, seed)]
-    own = _ranks(variance[used])
+    own = ranks(variance[used])
     remarks = []
-    with_label = float(own @ _ranks(table.y[used]))
+    with_label = label_correlation(table.y, variance)
     if abs(with_label) >= RELATED:
         way = "grow" if with_label > 0 else "shrink"
         text = (
-            f"error bars {way} with the label (rank correlation {with_label:+.2f}): weighted "
-            "scores tell of one end of the labels more than of the other, biv compare --unweighted "
-            "of both. If error bars were computed from noisy labels, as those of counts are, what "
-            "is learned leans to that end"
+            f"error bars {way} with the label (rank correlation {with_label:+.2f}). Were they "
+            "computed from the noisy labels, as √n of a count n is? Then labels that are small by "
+            "chance get small error bars, and weighting pulls predictions their way: let biv "
+            "compare decide, or take error bars that do not follow the noise (biv.labels.counts)"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]
     encoder = FeatureEncoder.fit(frame)
     names = encoder.names(list(frame.columns))
-    ranked = [(float(own @ _ranks(column)), n) for column, n in zip(encoder(frame).T, names)]  # noqa: B905
+    ranked = [(float(own @ ranks(column)), n) for column, n in zip(encoder(frame).T, names)]  # noqa: B905
     ranked = sorted((r for r in ranked if abs(r[0]) >= RELATED), key=lambda r: -abs(r[0]))
     if ranked:
         shown = ", ".join(f"{name!r} ({rank:+.2f})" for rank, name in ranked[:COLUMNS_SHOWN])
@@ -328,9 +321,10 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
         if high < FACTOR_RANGE[0] or low > FACTOR_RANGE[1]:
             size = "too large" if high < 1 else "too small"
             text = (
-                f"by the residuals of a quick fit, σ² is {size}: it should be multiplied by "
+                f"by the residuals of a quick fit, σ² seems {size}: it should be multiplied by "
                 f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ² and the units "
-                "what you took them for? biv train --calibrate-variance corrects a common factor"
+                "what you took them for, and a level? biv train --calibrate-variance "
+                "corrects a common factor"
             )
             if low <= 0:
                 text = (

@@ -38,6 +38,11 @@ def text(found: Comparison) -> str:
         "differences are paired; * is beyond 1.96 of them. Intervals are 95 %, of one draw of "
         "folds: where it is close, try another --seed."
     )
+    if not found.weighted:
+        under += (
+            " All labels count alike in them; the error bars' rank correlation with the label is "
+            f"{found.correlation:+.2f}."
+        )
     if found.unknown:
         under += f" {found.unknown:,} rows of unknown error bar were left out."
     lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]

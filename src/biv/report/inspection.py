@@ -47,16 +47,17 @@ def text(seen: Inspection) -> str:
     ]
     if low < high:
         lines.append(
-            f"What is to be gained: weights 1/(σ²+τ²) lower the variance of what is learned by "
-            f"{seen.gain:.0%}, as {seen.worth:.3g} times as many labels would."
+            f"What is to be gained, if they are right: as far as the noise of the labels is what "
+            f"limits a model, weights 1/(σ²+τ²) lower its variance by {seen.gain:.0%}, as "
+            f"{seen.worth:.3g} times as many labels would."
         )
     if fit.variance_factor_interval is not None:
         lines.append(
             f"Are they right? {factor_text(fit.variance_factor, fit.variance_factor_interval)}."
         )
     lines.append(
-        f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}), which "
-        "`biv train` finds by itself."
+        f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): τ², or "
+        "a fifth of it where that predicts better. `biv train` finds it by itself."
     )
     lines += ["", "To look at:" if seen.remarks else "Nothing about them looks odd."]
     for remark in seen.remarks:
@@ -77,7 +78,10 @@ def factor_text(factor: float | None, interval: Sequence[float | None]) -> str:
     """What residuals say about the size of σ²."""
     low, high = (np.nan if end is None else end for end in interval)
     if factor is None or not np.isfinite(factor) or low <= 0:
-        return "The residuals do not tell"
+        silent = high < 1 / 3
+        return (
+            "No: squared residuals do not grow with σ²" if silent else "The residuals do not tell"
+        )
     told = f"by the residuals, σ² should be multiplied by {factor:.2f} ({low:.2f} to {high:.2f})"
     return f"Yes: {told}" if low <= 1 <= high else f"Perhaps not: {told}"
 
