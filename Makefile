@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format mutants bench bench-quality clean
+.PHONY: help demo test quick check format mutants bench bench-quality bench-table clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops: ra
 
 bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: half an hour, goes on where it stopped
 	$(BIN)/python benchmarks/quality.py --out build/bench/quality.md
+
+bench-table: $(STAMP) ## a million rows through the command: time and memory, ten minutes
+	$(BIN)/python benchmarks/table.py --out build/bench/table.md
 
 clean: ## remove what make has made
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -21,9 +21,10 @@ EXAMPLES = """examples:
 
 Columns of numbers, true/false, dates (2024-12-31, with or without a time), text (categories), and
 sequences of letters are learned from; missing cells are empty, NA, null, NaN, - or ?. A row without
-a label is left out. Interrupted (Ctrl-C, or a kill), the same command goes on where it was. `biv
-predict` uses the model, `biv inspect` looks at the error bars first, `biv compare` says whether they
-are worth it.
+a label is left out. Interrupted (Ctrl-C, or a kill), the same command goes on where it was.
+
+`biv predict` uses the model, `biv inspect` looks at the error bars first, and `biv compare` says
+whether they are worth it.
 """
 
 
