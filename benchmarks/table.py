@@ -101,9 +101,9 @@ def report(rows):
         f"| `biv predict` | {predicting:.0f} | {predicting / training:.2f} of training | "
         f"{predict_peak:.2f} (the most of both) |",
         "",
-        f"Mean squared error to the clean labels of these rows, over their variance: {error:.5f}; of",
-        f"LightGBM with weights {other:.5f}. {inside:.1%} of clean labels lie within 1.96 predicted",
-        "standard deviations.",
+        f"Mean squared error to the clean labels of these rows, over their variance: {error:.5f};",
+        f"of LightGBM with weights {other:.5f}. {inside:.1%} of clean labels lie within 1.96",
+        "predicted standard deviations.",
     ]
 
 

@@ -1,5 +1,6 @@
 """The commands on one's own data, from file to prediction, and what they say of bad input."""
 
+import dataclasses
 import gzip
 import json
 import os
@@ -206,12 +207,23 @@ def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsy
     )
     with monkeypatch.context() as patch:
         patch.setattr(Stack, "run_epoch", counted)
-        assert run("train", *options, "--out", "m", "--jobs", "2") == 0
+        assert run("train", *options, "--out", "m") == 0
     assert "going on with the training begun in m" in capsys.readouterr().err
     assert epochs == [15, 16, 17, 18, 19]
     assert {p.name for p in Path("m").iterdir()} == {"model.safetensors", "about.json"}
     one, two = (biv.BIVRegressor.load(Path(m) / "model.safetensors") for m in ("m", "straight"))
-    np.testing.assert_allclose(one.out_of_fold_, two.out_of_fold_, rtol=1e-3)  # two threads
+    assert np.array_equal(one.out_of_fold_, two.out_of_fold_)
+
+
+def test_threads_and_terminals_do_not_decide_a_training(model):
+    folder = ModelFolder.read(model)
+    table = biv.datasets.LabelledTable.read(model.parent / "data.csv", folder.target)
+    settings = {"random_state": 0, "n_jobs": 1, "verbose": True}
+    digest = modelfolder._digest(table, settings)
+    assert modelfolder._digest(table, settings | {"n_jobs": 2, "verbose": False}) == digest
+    assert modelfolder._digest(table, settings | {"random_state": 1}) != digest
+    other = dataclasses.replace(table, y=table.y + 1)
+    assert modelfolder._digest(other, settings) != digest
 
 
 def test_a_forced_training_keeps_the_old_model_until_it_is_done(here, monkeypatch, capsys):

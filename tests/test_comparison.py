@@ -36,10 +36,11 @@ def small(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch):
+    few = {name: own for name, own in methods().items() if name in (BIV, L2, SHUFFLED)}
+    monkeypatch.setattr(comparison, "methods", lambda: few)
     calls = []
     found = compare(table(tmp_path, 300), after_task=lambda: calls.append(1))
-    assert len(calls) == 5 * len(methods())
-    assert {m.name for m in found.methods} == set(methods())
+    assert len(calls) == 5 * 3
     assert [m.mse.value for m in found.methods] == sorted(m.mse.value for m in found.methods)
     assert found.useful is True
     assert found.recommendation().startswith(
@@ -47,11 +48,7 @@ def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch)
     )
     assert found.gain.low < found.gain.value < found.gain.high
     assert json.loads(json.dumps(found.told(), allow_nan=False))["use_error_bars"] is True
-    text = report.text(found)
-    assert text.count("| ") > len(methods())
-    assert f"| {L2} " in text
-    few = {name: own for name, own in methods().items() if name in (BIV, L2, SHUFFLED)}
-    monkeypatch.setattr(comparison, "methods", lambda: few)
+    assert f"| {L2} " in report.text(found)
     other = compare(table(tmp_path, honest=False), folds=3)
     assert other.useful is not True
     assert "Use the error bars:" not in other.recommendation()
