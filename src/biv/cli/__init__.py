@@ -34,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (inspect, compare, train, predict, reproduce, claims):
         command.add_to(commands)
-    parser.set_defaults(interrupted="nothing was written")
     options = parser.parse_args(arguments)
     try:
         code = int(options.call(options))

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from biv.cli import experiments
+from biv.cli.parsing import add_command
 from biv.experiments.artefacts import PRESETS
 from biv.experiments.claims import COUNT, claims, find
 from biv.report import claims as report
@@ -24,18 +25,19 @@ A verdict is a paired comparison over seeds, by one rule for all.
 
 def add_to(commands: Any) -> None:
     """Add this command to the parser's."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "claims",
-        help="the paper's claims, each with a verdict, its effect, interval and seeds",
+        call,
+        brief="the paper's claims, each with a verdict, its effect, interval and seeds",
         description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
+        interrupted="what was finished is stored",
     )
     parser.add_argument(
         "numbers", nargs="*", metavar="CLAIM", help="1 to 20 (default: all, written to OUT too)"
     )
     experiments.add_options(parser)
-    parser.set_defaults(call=call, interrupted="what was finished is stored")
 
 
 def call(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from biv.cli import owndata
+from biv.cli.parsing import add_command
 from biv.training.progress import progress_bar
 
 EXAMPLES = """examples:
@@ -24,12 +25,13 @@ are to the true labels, with the noise of the labels taken out.
 
 def add_to(commands: Any) -> None:
     """Add this command to the parser's."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "compare",
-        help="whether error bars are worth it: methods by cross-validation, and a recommendation",
+        call,
+        brief="whether error bars are worth it: methods by cross-validation, and a recommendation",
         description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
     owndata.add_files(parser)
     owndata.add_columns(parser, error_bars=True)
@@ -57,7 +59,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     owndata.add_usual(parser, writes=False)
-    parser.set_defaults(call=call)
 
 
 def call(options: argparse.Namespace) -> int:

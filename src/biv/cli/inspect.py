@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from biv.cli import owndata
+from biv.cli.parsing import add_command
 
 EXAMPLES = """examples:
   biv inspect data.csv --target y --target-std y_err         text, and a picture beside it
@@ -24,12 +25,13 @@ PICTURE = "biv-inspect{}.png"
 
 def add_to(commands: Any) -> None:
     """Add this command to the parser's."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "inspect",
-        help="the error bars of a table, before anything is trained on them",
+        call,
+        brief="the error bars of a table, before anything is trained on them",
         description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
     owndata.add_files(parser)
     owndata.add_columns(parser, error_bars=True)
@@ -41,7 +43,6 @@ def add_to(commands: Any) -> None:
     )
     picture.add_argument("--no-picture", action="store_true", help="text alone")
     owndata.add_usual(parser)
-    parser.set_defaults(call=call)
 
 
 def call(options: argparse.Namespace) -> int:

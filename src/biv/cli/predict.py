@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from biv.cli import owndata
+from biv.cli.parsing import add_command
 from biv.datasets.tablefiles import Files
 from biv.training.progress import progress_bar
 
@@ -24,12 +25,13 @@ through a part at a time. The output is complete or not there.
 
 def add_to(commands: Any) -> None:
     """Add this command to the parser's."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "predict",
-        help="predictions and their standard deviations, added to a table",
+        call,
+        brief="predictions and their standard deviations, added to a table",
         description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a folder of `biv train`")
     owndata.add_files(parser)
@@ -45,7 +47,6 @@ def add_to(commands: Any) -> None:
         help="of the new column; the other has _std appended (default: prediction)",
     )
     owndata.add_usual(parser, seed=False)
-    parser.set_defaults(call=call)
 
 
 def call(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import importlib.util
 from typing import Any
 
 from biv.cli import experiments
+from biv.cli.parsing import add_command
 from biv.experiments.artefacts import PRESETS, Artefact, artefacts, find
 from biv.experiments.store import Store
 from biv.report import figures, lines, tables
@@ -25,18 +26,19 @@ stacks in flight only. Several commands may share OUT; each trains what was miss
 
 def add_to(commands: Any) -> None:
     """Add this command to the parser's."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "reproduce",
-        help="the paper's table and figures",
+        call,
+        brief="the paper's table and figures",
         description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
+        interrupted="what was finished is stored",
     )
     parser.add_argument(
         "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
     )
     experiments.add_options(parser)
-    parser.set_defaults(call=call, interrupted="what was finished is stored")
 
 
 def call(options: argparse.Namespace) -> int:

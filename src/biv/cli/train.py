@@ -9,6 +9,7 @@ from typing import Any
 
 from biv import _checks
 from biv.cli import experiments, owndata
+from biv.cli.parsing import add_command
 
 LOSSES, UNKNOWN = ("biv", "l2", "iv", "cutoff"), ("raise", "median", "estimate")
 
@@ -30,12 +31,14 @@ whether they are worth it.
 
 def add_to(commands: Any) -> None:
     """Add this command to the parser's."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "train",
-        help="a model from a table with error bars",
+        call,
+        brief="a model from a table with error bars",
         description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
+        interrupted="the same command goes on where it was",
     )
     owndata.add_files(parser)
     owndata.add_columns(parser, error_bars=False)
@@ -69,7 +72,6 @@ def add_to(commands: Any) -> None:
         "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
     )
     owndata.add_usual(parser)
-    parser.set_defaults(call=call, interrupted="the same command goes on where it was")
 
 
 def call(options: argparse.Namespace) -> int:
