@@ -128,19 +128,40 @@ def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
     assert weighted.methods[0].mse.stderr < plain.methods[0].mse.stderr / 3
 
 
-def test_where_error_bars_go_with_the_label_all_labels_count_alike(tmp_path, monkeypatch):
-    known = {name: fake(0.5, k) for k, name in enumerate((BIV, L2, SHUFFLED))}
-    monkeypatch.setattr(comparison, "methods", lambda: known)
-    rows = table(tmp_path)
-    assert compare(rows).weighted
-    related = replace(rows, variance=np.exp(rows.y))
+def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, monkeypatch):
+    """One method is good where labels are small, and has small error bars there; and the reverse."""
+
+    def half(small, large):
+        def fit_predict(train, new, seed):
+            truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
+            rng = np.random.default_rng([len(train.y), seed])
+            return truth + np.where(truth < 0, small, large) * rng.normal(size=len(new)), ""
+
+        return fit_predict
+
+    good_below = {BIV: half(0.05, 1.5), L2: half(0.9, 0.1), SHUFFLED: half(1.0, 1.5)}
+    monkeypatch.setattr(comparison, "methods", lambda: good_below)
+    rows = table(tmp_path, 400)
+    assert compare(rows).alike is None
+    truth = rows.features["a"].to_numpy() + np.sin(2 * rows.features["b"].to_numpy())
+    variance = np.where(truth < 0, 0.01, 1.0)
+    noise = np.random.default_rng(5).normal(size=400)
+    related = replace(rows, y=truth + np.sqrt(variance) * noise, variance=variance)
     found = compare(related)
-    assert not found.weighted
-    assert [m.mse for m in found.methods] == [
-        m.mse for m in compare(related, weighted=False).methods
-    ]
-    assert "rank correlation with the label is +1.00" in report.text(found).replace("\n", " ")
-    assert compare(related, weighted=True).weighted
+    assert found.correlation > 0.5
+    assert found.gain.low > 0 > found.alike.high
+    assert found.disputed
+    assert found.useful is None
+    assert "These labels do not decide it." in found.recommendation()
+    plain = compare(related, weighted=False)
+    assert plain.alike is None
+    assert plain.useful is False
+    assert "All labels count alike" in report.text(plain).replace("\n", " ")
+    better = good_below | {BIV: half(0.05, 0.05)}
+    monkeypatch.setattr(comparison, "methods", lambda: better)
+    agreed = compare(related)
+    assert agreed.alike.low > 0
+    assert agreed.useful is True
 
 
 def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):

@@ -42,20 +42,11 @@ def add_to(commands: Any) -> None:
         default=10_000,
         help="compare on so many at most, drawn by lot; 0 for all (default: 10000)",
     )
-    scores = parser.add_mutually_exclusive_group()
-    scores.add_argument(
+    parser.add_argument(
         "--unweighted",
-        dest="weighted",
-        action="store_false",
-        default=None,
-        help="let all labels count alike in the scores: noisier, but right where σ² goes with the "
-        "label or with a model's error (default: if the rank correlation of the two is over .3)",
-    )
-    scores.add_argument(
-        "--weighted",
-        dest="weighted",
         action="store_true",
-        help="let reliable labels count more (default: otherwise)",
+        help="let all labels count alike in the scores: noisier, and only as right as the large "
+        "error bars, but not of one end of the labels where σ² goes with the label",
     )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     owndata.add_usual(parser, writes=False)
@@ -79,7 +70,7 @@ def call(options: argparse.Namespace) -> int:
             table,
             folds=options.folds,
             rows=options.rows or None,
-            weighted=options.weighted,
+            weighted=not options.unweighted,
             seed=options.seed,
             jobs=options.jobs or os.cpu_count() or 1,
             after_task=bar.update,

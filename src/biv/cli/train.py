@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
-    from biv.report.inspection import factor_text
+    from biv.owndata.relation import RELATED
+    from biv.report.inspection import WIDTH, factor_text
 
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
@@ -155,13 +157,17 @@ def _text(about: Any) -> str:
             "An error below 0 cannot be: the error bars are larger than the labels' noise. Is the "
             "column σ and not σ² (--target-std), and in the units of the label?"
         )
-    if not result["weighted_scores"]:
-        lines.append(
-            f"Error bars go with the label (rank correlation "
-            f"{result['rank_correlation_with_label']:+.2f}): all labels count alike in these "
-            "scores. If error bars were computed from the noisy labels, as √n of a count n is, "
-            "weighting pulls predictions to one side: biv compare tells whether to use them."
+    if abs(result["rank_correlation_with_label"]) >= RELATED:
+        text = (
+            "Error bars go with the label (rank correlation "
+            f"{result['rank_correlation_with_label']:+.2f}), so that these scores tell of one end "
+            "of the labels more than of the other. With all labels alike, the squared error is "
+            f"{result['mse_all_labels_alike']:.4g} ± {result['mse_all_labels_alike_stderr']:.2g}, "
+            "if the large error bars are right. Were error bars computed from the noisy labels, as "
+            "√n of a count n is, then weighting pulls predictions to one side: biv compare tells "
+            "whether to use them."
         )
+        lines.append(textwrap.fill(text, WIDTH))
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "
         f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."

@@ -83,6 +83,8 @@ class Comparison:
         control: How much lower BIV's error is than with the same variances on the wrong rows.
         weighted: Whether reliable labels counted more in the scores.
         correlation: Of σ² with the label, by ranks.
+        alike: How much lower BIV's error is than L2's if all labels count alike, as a share of the
+            label variance; None unless error bars go with the label, where the two may disagree.
     """
 
     rows: int
@@ -96,19 +98,38 @@ class Comparison:
     control: Effect
     weighted: bool
     correlation: float
+    alike: Effect | None = None
 
     @property
     def useful(self) -> bool | None:
         """Whether the error bars make the model better; None if these rows do not tell."""
+        if self.disputed:
+            return None
         if self.gain.low > 0 and self.control.low > 0:
             return True
         return False if self.gain.high < 0 else None
+
+    @property
+    def disputed(self) -> bool:
+        """Whether reliable labels and all labels alike say the opposite."""
+        if self.alike is None:
+            return False
+        return (self.gain.low > 0 > self.alike.high) or (self.gain.high < 0 < self.alike.low)
 
     def recommendation(self) -> str:
         """In plain words: use the error bars or not, and with what."""
         return f"{self._whether()} {self._with_what()}"
 
     def _whether(self) -> str:
+        if self.disputed:
+            return (
+                "These labels do not decide it. Error bars go with the label (rank correlation "
+                f"{self.correlation:+.2f}), and by the reliable labels the networks' error is "
+                f"{self.gain} lower with them, but with all labels alike {self.alike} of the label "
+                "variance lower. If error bars were computed from noisy labels, as √n of a count n "
+                "is, believe the latter; if noisy labels are off to one side, as at a limit of "
+                "detection, the former."
+            )
         if self.useful:
             return (
                 f"Use the error bars: with them the networks' error is {self.gain} lower than "
@@ -171,6 +192,7 @@ class Comparison:
                     "control": self.control._asdict(),
                     "weighted_scores": self.weighted,
                     "rank_correlation_with_label": self.correlation,
+                    "gain_all_labels_alike": None if self.alike is None else self.alike._asdict(),
                     "use_error_bars": self.useful,
                     "recommendation": self.recommendation(),
                 }
@@ -193,7 +215,7 @@ def compare(
     *,
     folds: int = FOLDS,
     rows: int | None = ROWS,
-    weighted: bool | None = None,
+    weighted: bool = True,
     seed: int = 0,
     jobs: int = 1,
     after_task: Callable[[], object] = lambda: None,
@@ -210,8 +232,8 @@ def compare(
         folds: Of the cross-validation.
         rows: Compare on so many at most, drawn by lot; None for all.
         weighted: Whether reliable labels count more in the scores, which are less noisy then, but
-            do not tell of all rows if σ² goes with the label or with a model's error. None: unless
-            σ² goes with the label (:mod:`biv.owndata.relation`).
+            do not tell of all rows if σ² goes with the label or with a model's error. Where it goes
+            with the label (:mod:`biv.owndata.relation`), both are looked at.
         seed: Of the folds and of all methods.
         jobs: Processes.
         after_task: Is called after each method on each fold.
@@ -248,17 +270,20 @@ def compare(
     for name in (BIV, L2, SHUFFLED):
         if name in failed:
             raise ValueError(f"{name} has no answer here: {failed[name]}")
-    if weighted is None:
-        weighted = not goes_with_label(data.y, data.variance)
     scores = _Scores(data, parts, predictions, weighted)
     ranked = sorted(predictions, key=lambda name: scores.mse[name].value)
     best = next(name for name in ranked if name != SHUFFLED)
+    label_variance = metrics.label_variance(data.y, data.variance)
+    alike = None
+    if weighted and goes_with_label(data.y, data.variance):
+        all_alike = _Scores(data, parts, predictions, weighted=False)
+        alike = _effect(all_alike.difference(L2, BIV), label_variance)
     return Comparison(
         len(data.y),
         len(table),
         int(np.isnan(table.variance).sum()),
         folds,
-        metrics.label_variance(data.y, data.variance),
+        label_variance,
         [
             Compared(n, scores.mse[n], scores.difference(n, best), seconds[n], chosen[n])
             for n in ranked
@@ -268,6 +293,7 @@ def compare(
         scores.effect(BIV, SHUFFLED),
         weighted,
         label_correlation(data.y, data.variance),
+        alike,
     )
 
 
@@ -346,7 +372,11 @@ class _Scores:
 
     def effect(self, name: str, other: str) -> Effect:
         """How much lower the first is, as a share of the second."""
-        value, stderr = self.difference(other, name)
-        base = max(self.mse[other])  # of an error that may as well be 0, its standard error
-        ends = (value, value - INTERVAL * stderr, value + INTERVAL * stderr)
-        return Effect(*(end / base for end in ends))
+        # Of an error that may as well be 0, its standard error.
+        return _effect(self.difference(other, name), max(self.mse[other]))
+
+
+def _effect(difference: Score, base: float) -> Effect:
+    value, stderr = difference
+    ends = (value, value - INTERVAL * stderr, value + INTERVAL * stderr)
+    return Effect(*(end / base for end in ends))

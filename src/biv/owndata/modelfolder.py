@@ -24,7 +24,7 @@ from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
 from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
-from biv.owndata.relation import goes_with_label, label_correlation
+from biv.owndata.relation import label_correlation
 
 FORMAT = "biv model folder 1"
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
@@ -208,13 +208,15 @@ def summary(model: BIVRegressor, table: LabelledTable) -> dict[str, Any]:
     noise = np.zeros(len(table)) if variance is None else variance[:, 0]
     epsilon = model.epsilon_
     label_variance = float(model._fitted.labels[0].std) ** 2
-    weighted = not goes_with_label(table.y, table.variance)
-    mse = metrics.noise_corrected_mse(
-        model.out_of_fold_, table.y, noise, weighted=weighted, sample_weight=table.weight
+    mse, plain_mse = (
+        metrics.noise_corrected_mse(
+            model.out_of_fold_, table.y, noise, weighted=weighted, sample_weight=table.weight
+        )
+        for weighted in (True, False)
     )
     r2 = metrics.Score(1 - mse.value / label_variance, mse.stderr / label_variance)
     if table.weight is None:
-        r2 = metrics.noise_corrected_r2(model.out_of_fold_, table.y, noise, weighted=weighted)
+        r2 = metrics.noise_corrected_r2(model.out_of_fold_, table.y, noise)
     told = {
         "epoch": model.n_epochs_,
         "epochs": len(model.history_),
@@ -222,7 +224,8 @@ def summary(model: BIVRegressor, table: LabelledTable) -> dict[str, Any]:
         "mse_stderr": mse.stderr,
         "r2": r2.value,
         "r2_stderr": r2.stderr,
-        "weighted_scores": weighted,
+        "mse_all_labels_alike": plain_mse.value,
+        "mse_all_labels_alike_stderr": plain_mse.stderr,
         "rank_correlation_with_label": label_correlation(table.y, table.variance),
         "label_variance": label_variance,
         "tau2": model.tau2_,

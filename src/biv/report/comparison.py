@@ -39,10 +39,7 @@ def text(found: Comparison) -> str:
         "folds: where it is close, try another --seed."
     )
     if not found.weighted:
-        under += (
-            " All labels count alike in them; the error bars' rank correlation with the label is "
-            f"{found.correlation:+.2f}."
-        )
+        under += " All labels count alike in them."
     if found.unknown:
         under += f" {found.unknown:,} rows of unknown error bar were left out."
     lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]
