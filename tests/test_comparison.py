@@ -311,7 +311,8 @@ def test_boosting_with_weights_and_without(name, tmp_path):
 
 
 def test_an_effect_in_words():
-    assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%)"
+    assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%) lower"
+    assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
     score = Score(1.0, 0.1)
     alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
     assert alike.as_good

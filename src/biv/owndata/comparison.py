@@ -40,7 +40,9 @@ class Effect(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"
+        if self.value < 0:
+            return f"{-self.value:.1%} ({-self.high:.1%} to {-self.low:.1%}) higher"
+        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%}) lower"
 
 
 @dataclass(frozen=True)
@@ -124,36 +126,36 @@ class Comparison:
         if self.disputed:
             return (
                 "These labels do not decide it. Error bars go with the label (rank correlation "
-                f"{self.correlation:+.2f}), and by the reliable labels the networks' error is "
-                f"{self.gain} lower with them, but with all labels alike {self.alike} of the label "
-                "variance lower. If error bars were computed from noisy labels, as √n of a count n "
-                "is, believe the latter; if noisy labels are off to one side, as at a limit of "
+                f"{self.correlation:+.2f}): with them the networks' error is {self.gain} by the "
+                f"reliable labels, but {self.alike} with all labels alike (there, of the label "
+                "variance). If error bars were computed from noisy labels, as √n of a count n is, "
+                "believe the latter; if noisy labels are off to one side, as at a limit of "
                 "detection, the former."
             )
         if self.useful:
             return (
-                f"Use the error bars: with them the networks' error is {self.gain} lower than "
-                f"without, and {self.control} lower than with the same ones on the wrong rows."
+                f"Use the error bars: with them the networks' error is {self.gain} than without, "
+                f"and {self.control} than with the same ones on the wrong rows."
             )
         if self.useful is False:
-            worse = Effect(-self.gain.value, -self.gain.high, -self.gain.low)
-            return f"Do not use the error bars: with them the networks' error is {worse} higher."
+            return f"Do not use the error bars: with them the networks' error is {self.gain}."
         if self.gain.low > 0:
             return (
-                f"With the error bars the networks' error is {self.gain} lower than without, but "
-                f"{self.control} lower than with the same error bars on the wrong rows: that they "
-                "know which labels are good is not shown."
+                f"With the error bars the networks' error is {self.gain} than without, but "
+                f"{self.control} than with the same error bars on the wrong rows: that they know "
+                "which labels are good is not shown."
             )
         return (
             f"These {self.rows:,} rows do not show that error bars matter to the networks: with "
-            f"them, the error is {self.gain} lower."
+            f"them, the error is {self.gain}."
         )
 
     def _with_what(self) -> str:
         best, *others = [m for m in self.methods if m.name != SHUFFLED]
         alike = [m.name for m in others if m.as_good]
         use = "makes no use of" if best.name in BLIND else "uses"
-        text = f"The lowest error is that of {best.name}, which {use} them"
+        whose = "By the reliable labels, the" if self.disputed else "The"
+        text = f"{whose} lowest error is that of {best.name}, which {use} them"
         if best.name != BIV and BIV in alike:
             text += "; BIV's cannot be told from it"
             alike.remove(BIV)
