@@ -850,7 +850,7 @@ MUTANTS = [
     *of(
         "owndata/learnable.py",
         "test_commands.py",
-        ("if len(table) < fewest:", "if False:"),
+        ("if len(table) < FEWEST_ROWS:", "if False:"),
         ("if np.ptp(y) == 0:", "if False:"),
         ("if not known.any():", "if False:"),
         ("np.flatnonzero(np.isnan(variance))[0]", "0"),

@@ -45,14 +45,19 @@ def test_a_row_is_judged_by_members_that_have_not_seen_it():
     assert one.out_of_fold[17] == two.out_of_fold[17]
 
 
+def by_those_who_left_it_out(fitted, rows):
+    """Of eight members and four folds: the mean of the two that have not seen a row."""
+    each = fitted.predict(rows.x)
+    expected = torch.full_like(rows.y, torch.nan)
+    for fold, part in enumerate(_deal(len(rows), 4, seed=0)):
+        expected[part] = each[2 * fold : 2 * fold + 2][:, part].mean(dim=0)
+    return expected
+
+
 def test_out_of_fold_predictions_are_those_of_the_modules():
     rows = triplets(1, rows=203)
     fitted = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4, patience=9)
-    each = fitted.predict(rows.x)
-    expected = torch.full_like(rows.y, torch.nan)
-    for fold, part in enumerate(_deal(203, 4, seed=0)):
-        expected[part] = each[2 * fold : 2 * fold + 2][:, part].mean(dim=0)
-    torch.testing.assert_close(fitted.out_of_fold, expected)
+    torch.testing.assert_close(fitted.out_of_fold, by_those_who_left_it_out(fitted, rows))
 
 
 def test_the_epoch_with_the_lowest_score_is_chosen():
@@ -186,10 +191,7 @@ def test_of_many_rows_some_are_judged_and_all_are_predicted(monkeypatch):
     assert 70 <= len(judge.y) <= 100
     np.testing.assert_allclose(some.scores, whole.scores, rtol=0.3)
     assert not np.array_equal(some.scores, whole.scores)
-    if some.epoch == whole.epoch:
-        torch.testing.assert_close(some.out_of_fold, whole.out_of_fold)
-    assert some.out_of_fold.shape == rows.y.shape
-    assert bool(some.out_of_fold.isfinite().all())
+    torch.testing.assert_close(some.out_of_fold, by_those_who_left_it_out(some, rows))
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
@@ -221,7 +223,7 @@ def test_interrupted_and_resumed_to_the_same_bits(seconds, tmp_path):
 
 
 def test_a_checkpoint_is_of_one_ensemble(tmp_path):
-    from biv.training import Member, train_stack
+    from biv.training import train_stack
 
     rows, path = triplets(16, rows=120), tmp_path / "fit.pt"
     cross_fit(MODEL, rows, SCHEDULE, checkpoint=path)
@@ -232,7 +234,6 @@ def test_a_checkpoint_is_of_one_ensemble(tmp_path):
     train_stack(MODEL, members, SCHEDULE, checkpoint=other)
     with pytest.raises(ValueError, match="stack.pt is of another training"):
         cross_fit(MODEL, rows, SCHEDULE, checkpoint=other)
-    assert isinstance(members[0], Member)
 
 
 def test_what_cannot_be_stacked_has_no_checkpoint(tmp_path, monkeypatch):

@@ -18,8 +18,8 @@ EXAMPLES = """examples:
 
 All rows are copied, with two columns more: the predicted true label, and the standard deviation of
 the true label about it (without the noise of a new measurement; the part of it that is the model's
-own error is the same for all rows). Files of any size are worked
-through a part at a time. The output is complete or not there.
+own error is the same for all rows). Files of any size are worked through a part at a time. The
+output is complete or not there.
 """
 
 

@@ -9,14 +9,11 @@ from biv.datasets import LabelledTable
 FEWEST_ROWS = 2
 
 
-def require_learnable(
-    table: LabelledTable, *, fewest: int = FEWEST_ROWS, unknown: str = "raise"
-) -> None:
+def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
     """Refuse what no model can learn from.
 
     Args:
         table: Rows, labels, error bars.
-        fewest: Rows that there must be.
         unknown: What is to become of a missing error bar; "raise" refuses it.
 
     Raises:
@@ -24,9 +21,9 @@ def require_learnable(
     """
     target, y, variance = table.target, table.y, table.variance
     source = ", ".join(map(str, list(table.files)[:3]))
-    if len(table) < fewest:
+    if len(table) < FEWEST_ROWS:
         raise ValueError(
-            f"{source} must have at least {fewest} rows with a label; found {len(table)}"
+            f"{source} must have at least {FEWEST_ROWS} rows with a label; found {len(table)}"
         )
     if np.ptp(y) == 0:
         raise ValueError(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 POINTS = 4000  # shown at most, of a cloud
 BINS, FEWEST_IN_BIN = 60, 20
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
 def text(seen: Inspection) -> str:
