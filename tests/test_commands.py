@@ -589,3 +589,13 @@ def test_what_cannot_be_is_said(capsys):
     assert re.search(
         r"are the error bars right\?   they were multiplied by -?\d", capsys.readouterr().out
     )
+
+
+@pytest.mark.usefixtures("here")
+def test_a_training_that_diverges_is_a_failed_run(capsys, monkeypatch):
+    path = data(Path("data.csv"))
+    monkeypatch.setattr("biv.estimator.LARGEST_RATE", 1e30)
+    monkeypatch.setattr("biv.estimator.RATE_OF_ONE_INPUT", 1e30)
+    assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 1
+    assert "no member gave a finite prediction" in capsys.readouterr().err
+    assert not Path("m").exists()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from biv.cli import claims, compare, inspect, predict, reproduce, train
+from biv.training.crossfit import DivergedError
 
 EXAMPLES = """examples:
   biv inspect data.csv --target y --target-std y_err    what the error bars are worth
@@ -42,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as a shell says it
+    except DivergedError as error:
+        print(f"biv: {error}", file=sys.stderr)
+        return 1
     except (ValueError, OSError) as error:
         print(f"biv: {error}", file=sys.stderr)
         return 2

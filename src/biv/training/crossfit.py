@@ -31,6 +31,10 @@ CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounde
 JUDGED = 1 << 17  # rows at most that a score is taken of after every epoch
 
 
+class DivergedError(ValueError):
+    """No member of an ensemble gave a finite prediction: a run that failed, not bad data."""
+
+
 class Ensemble(Protocol):
     """Members in training."""
 
@@ -141,7 +145,7 @@ def cross_fit(
 
     Raises:
         ValueError: There are fewer rows than folds, or members are not a multiple of folds, or all
-            members diverged.
+            members diverged (:class:`DivergedError`).
 
     Example:
         >>> from biv.models import MLP
@@ -177,7 +181,7 @@ def cross_fit(
             bar.set_postfix_str(f"out of fold {choice.scores[-1]:.3f}", refresh=False)
             saved.now_and_then()
     if choice.best is None:
-        raise ValueError(
+        raise DivergedError(
             "no member gave a finite prediction after a whole epoch: choose a smaller "
             f"learning_rate; found {learning_rate:g}"
         )
