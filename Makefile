@@ -23,7 +23,7 @@ demo: $(STAMP) ## the paper's table on the shipped bike data: 110 networks, trai
 test: $(STAMP) ## every test and every example of the documentation
 	$(BIN)/pytest
 
-quick: $(STAMP) ## the tests of the inner loop, a minute
+quick: $(STAMP) ## the tests of the inner loop, two minutes
 	$(BIN)/pytest -m 'not slow'
 
 check: $(STAMP) ## format, lint, types, import direction, tests

@@ -151,6 +151,7 @@ def test_predict_wants_the_columns_it_learned_from_and_no_more(model, here, caps
     assert sorted(p.name for p in here.iterdir()) == ["one.csv", "other.csv", "predictions.csv", "text.csv", "x.csv"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_without_force(model, here, capsys):
     path = data(here / "data.csv")
     Path("predictions.csv").write_text("mine")
@@ -177,6 +178,7 @@ def test_nothing_is_overwritten_without_force(model, here, capsys):
     assert "other must be empty, or a model folder; found 'thesis.txt'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsys):
     path = data(here / "data.csv")
     options = [path, *COLUMNS, "--members", "8", "--max-epochs", "20"]
@@ -416,6 +418,7 @@ def test_inspect_for_machines(here, capsys):
     assert [path.name for path in here.iterdir()] == ["data.csv"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_table_with_a_thousand_columns(capsys):
     rng = np.random.default_rng(0)

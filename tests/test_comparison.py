@@ -192,6 +192,7 @@ def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
         compare(table(tmp_path))
 
 
+@pytest.mark.slow
 def test_labels_without_noise_have_no_answer_of_iv(tmp_path):
     rows = table(tmp_path, 60)
     data = Rows(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
@@ -245,6 +246,7 @@ def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_pa
     assert told == f"C {tried[1]:.3g}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [True, False])
 def test_intervals_of_methods_that_are_alike_hold_zero(weighted, tmp_path, monkeypatch):
     """Whose folds are off by chance each, as models that were trained on other rows are."""

@@ -187,6 +187,7 @@ def test_of_a_large_table_some_rows_are_fitted(tmp_path, monkeypatch):
     assert len(np.unique(found.fit.places)) == 100
 
 
+@pytest.mark.slow
 def test_the_picture(tmp_path):
     frame = columns().rename(columns={"y": "$100 <b>"})
     frame.loc[3, "s"] = 0.0

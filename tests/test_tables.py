@@ -131,6 +131,7 @@ def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
         read_table(write(path, [*lines[:40], "1,a,x,1", *lines[41:]]), **READ)
 
 
+@pytest.mark.slow
 def test_the_amyloid_table_as_a_file_is_the_shipped_dataset():
     shipped = tablefiles.Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
     data = read_table(shipped, target="y", target_std="dy", features=["x"])
