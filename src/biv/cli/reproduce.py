@@ -38,6 +38,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
     )
+    parser.add_argument(
+        "--panels", nargs="+", default=[], metavar="TITLE", help="only these, such as alpha=1"
+    )
+    parser.add_argument(
+        "--lines", nargs="+", default=[], metavar="LABEL", help="only these, such as GT L2 BIV C=mu"
+    )
     experiments.add_options(parser)
 
 
@@ -49,6 +55,7 @@ def call(options: argparse.Namespace) -> int:
         chosen = list(known.values())
     else:
         chosen = list(dict.fromkeys(find(name, known) for name in options.names))
+    chosen = [artefact.only(options.panels, options.lines) for artefact in chosen]
     if options.list:
         things = [
             experiments.Listed(a.name, a.label, a.runs(options.seeds), a.shows) for a in chosen

@@ -14,15 +14,15 @@ class Dataset:
     """Rows of features and labels, in raw units; the arrays are read-only.
 
     Attributes:
-        x: Features, (N, D).
+        x: Features, (N, D); of images, bytes, (N, channels, height, width).
         y: Labels, (N,).
         variance: σ² of each label, (N,), in squared label units; None if the labels are clean.
-        feature_names: One a column of `x`.
+        feature_names: One a column of `x`, or a channel.
         source: Where the data come from, and whom to cite.
         licence: What may be done with them.
     """
 
-    x: npt.NDArray[np.floating[Any]]
+    x: npt.NDArray[Any]
     y: npt.NDArray[np.float64]
     variance: npt.NDArray[np.float64] | None
     feature_names: tuple[str, ...]
@@ -30,7 +30,7 @@ class Dataset:
     licence: str
 
     def __post_init__(self) -> None:
-        n, d = self.x.shape
+        n, d = self.x.shape[:2]
         if self.y.shape != (n,):
             raise ValueError(
                 f"y must have shape ({n},), one label a row of x; found {self.y.shape}"

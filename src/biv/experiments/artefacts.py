@@ -33,7 +33,11 @@ class Rows(NamedTuple):
     all: int
 
 
-ROWS = {"bike": Rows(7_000, 3_379, 17_379), "bike2011": Rows(5_500, 2_200, 8_645)}
+ROWS = {
+    "bike": Rows(7_000, 3_379, 17_379),
+    "bike2011": Rows(5_500, 2_200, 8_645),
+    "utkface": Rows(16_000, 4_000, 23_318),  # NOTE[DIFF] 18: distinct files of 23,708
+}
 
 
 def gamma(alpha: float) -> Noise:
@@ -67,6 +71,27 @@ PRESETS = {
     "paper": Preset("paper", epochs=100, share=1.0, test_every=1),  # NOTE[DIFF] 10
     "laptop": Preset("laptop", epochs=60, share=1.0, test_every=7),
     "smoke": Preset("smoke", epochs=20, share=0.12, test_every=1),
+}
+
+
+class FaceScale(NamedTuple):
+    """A preset on UTKFace, by the names of a :class:`Run`.
+
+    A network for images takes thousands of times as long as one for a table.
+    """
+
+    train_rows: int
+    test_rows: int
+    pixels: int
+    epochs: int
+    batch_size: int = 256
+    test_every: int = 1
+
+
+FACES = {
+    "paper": FaceScale(16_000, 4_000, pixels=200, epochs=20),
+    "laptop": FaceScale(4_000, 1_000, pixels=64, epochs=12, batch_size=128, test_every=15),
+    "smoke": FaceScale(256, 64, pixels=32, epochs=5, batch_size=32),
 }
 
 
@@ -120,11 +145,47 @@ class Artefact:
         lines = (line for panel in self.panels for line in panel.lines)
         return list(dict.fromkeys(run for line in lines for run in line.runs(seeds)))
 
+    def only(self, panels: Sequence[str], lines: Sequence[str]) -> Artefact:
+        """The part of it with these titles and labels; where none are given, with all.
+
+        Raises:
+            ValueError: There is no such title or label.
+        """
+        titles = [panel.title for panel in self.panels]
+        labels = dict.fromkeys(line.label for panel in self.panels for line in panel.lines)
+        wanted = _among("panel", panels, titles) or titles
+        kept = _among("line", lines, list(labels)) or list(labels)
+        parts = (
+            Panel(panel.title, tuple(line for line in panel.lines if line.label in kept))
+            for panel in self.panels
+            if panel.title in wanted
+        )
+        return replace(self, panels=tuple(part for part in parts if part.lines))
+
+
+def _among(what: str, asked: Sequence[str], known: Sequence[str]) -> list[str]:
+    """These names, Greek letters spelled out or not."""
+    plain = {_spelled(name): name for name in known}
+    for name in asked:
+        if _spelled(name) not in plain:
+            raise ValueError(f"a {what} must be one of {', '.join(known)}; found {name!r}")
+    return [plain[_spelled(name)] for name in asked]
+
+
+def _spelled(name: str) -> str:
+    spelled = name.lower()
+    for letter, word in (("α", "alpha"), ("ε", "epsilon"), ("μ", "mu"), ("=0.", "=.")):
+        spelled = spelled.replace(letter, word)
+    return spelled
+
 
 class Grid:
     """Lines on one data set at one preset."""
 
     def __init__(self, dataset: str, preset: Preset) -> None:
+        if dataset == "utkface":
+            self.blank = Run(dataset, CLEAN, L2, seed=0, **FACES[preset.name]._asdict())
+            return
         rows = ROWS[dataset]
         self.blank = Run(
             dataset,

@@ -14,11 +14,21 @@ import torch
 from torch import Tensor
 
 from biv import noise as noises
-from biv.datasets import Dataset, FeatureScaler, LabelScaler, load_bike, load_bike_2011, split_rows
+from biv.datasets import (
+    Dataset,
+    FeatureScaler,
+    LabelScaler,
+    Pixels,
+    load_bike,
+    load_bike_2011,
+    load_utkface,
+    split_rows,
+)
 from biv.experiments.spec import Loss, Noise, Run
-from biv.models import MLP
+from biv.models import MLP, ResNet18
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import Member, Schedule, Triplets
+from biv.training.data import as_features
 
 Array = npt.NDArray[Any]
 
@@ -28,23 +38,30 @@ class Source(NamedTuple):
 
     Attributes:
         data: Raw.
-        x: Features of all rows, standardised over all of them.
+        x: Features of all rows, standardised over all of them; or images as they are.
         scaler: Of the labels, by the clean labels of all rows.
         mean_noise_raw: μ_P, in squared raw units.
         quiet: Which rows belong to the quiet hours, where noise depends on the hour.
+        pixels: Statistics of all images, by which the network standardises them.
     """
 
     data: Dataset
     x: Array
     scaler: LabelScaler
     mean_noise_raw: float
-    quiet: npt.NDArray[np.bool_]
+    quiet: npt.NDArray[np.bool_] | None = None
+    pixels: Pixels | None = None
 
 
 @lru_cache(maxsize=2)
-def source(dataset: str) -> Source:
-    """Load and standardise a data set once in a process."""
+def source(dataset: str, pixels: int | None = None) -> Source:
+    """Load and standardise a data set once in a process; images at so many pixels a side."""
     # NOTE[DIFF] 7: the statistics of all rows, clean labels included.
+    if pixels is not None:
+        # NOTE[DIFF] 18: all distinct files. NOTE[DIFF] 19: channel by channel.
+        faces = load_utkface(size=pixels)
+        scale = LabelScaler.fit(faces.y)
+        return Source(faces, faces.x, scale, 2_000.0, pixels=Pixels.fit(faces.x))
     data = load_bike() if dataset == "bike" else load_bike_2011()
     scaler = LabelScaler.fit(data.y)
     # NOTE[DIFF] 16: the paper's μ_P, and the same share of the label variance for the shipped half.
@@ -72,9 +89,12 @@ def schedule(run: Run) -> Schedule:
     )
 
 
-def network(run: Run) -> MLP:
+def network(run: Run) -> MLP | ResNet18:
     """The paper's network for a run's data set."""
-    return MLP(features=source(run.dataset).x.shape[1])
+    prepared = source(run.dataset, run.pixels)
+    if prepared.pixels is not None:
+        return ResNet18(*prepared.pixels)
+    return MLP(features=prepared.x.shape[1])
 
 
 class MemberFactory:
@@ -85,7 +105,7 @@ class MemberFactory:
 
     def __call__(self, run: Run) -> Member:
         """The member that trains this run."""
-        prepared = source(run.dataset)
+        prepared = source(run.dataset, run.pixels)
         split = split_rows(  # NOTE[DIFF] 11: by the seed
             len(prepared.data),
             train=run.train_rows,
@@ -94,23 +114,38 @@ class MemberFactory:
         )
         tested = split.test
         if run.test_region != "all":
-            tested = tested[prepared.quiet[tested] == (run.test_region == "quiet")]
+            tested = tested[_hours(prepared)[tested] == (run.test_region == "quiet")]
         labels, variance = _labels(run.noise, run.seed, prepared, split.train)
-        sizes = (run.dataset, run.seed, run.train_rows, run.test_rows)
+        sizes = (run.dataset, run.pixels, run.seed, run.train_rows, run.test_rows)
         clean = prepared.scaler.label(prepared.data.y[tested])
-        train = Triplets(
-            self._table((*sizes, "train"), prepared.x[split.train]),
-            _single(labels),
-            _single(variance),
-        )
         test = Triplets(self._table((*sizes, run.test_region), prepared.x[tested]), _single(clean))
+        rows = None
+        if prepared.pixels is None:
+            x = self._table((*sizes, "train"), prepared.x[split.train])
+        else:  # images stay where they are, in a file; the labels of others are missing
+            x, rows = self._table((run.dataset, run.pixels), prepared.x), torch.tensor(split.train)
+            labels = _spread(labels, split.train, len(prepared.data), np.nan)
+            variance = _spread(variance, split.train, len(prepared.data), np.inf)
+        train = Triplets(x, _single(labels), _single(variance))
         loss = _loss(run.loss, prepared)
-        return Member(train, test, loss, run.learning_rate, seed=run.seed, name=run.key)
+        return Member(train, test, loss, run.learning_rate, seed=run.seed, name=run.key, rows=rows)
 
     def _table(self, key: tuple[object, ...], rows: Array) -> Tensor:
         if key not in self._tables:
-            self._tables[key] = _single(rows)
+            self._tables[key] = as_features(rows) if rows.dtype == np.uint8 else _single(rows)
         return self._tables[key]
+
+
+def _spread(values: Array, rows: npt.NDArray[np.intp], count: int, missing: float) -> Array:
+    whole = np.full(count, missing)
+    whole[rows] = values
+    return whole
+
+
+def _hours(prepared: Source) -> npt.NDArray[np.bool_]:
+    if prepared.quiet is None:
+        raise ValueError("noise that depends on the hour is for data that have one")
+    return prepared.quiet
 
 
 def _single(values: npt.NDArray[Any]) -> Tensor:
@@ -131,7 +166,7 @@ def _labels(
     mean = noise.level * prepared.mean_noise_raw
     if noise.kind == "hours":
         # Two values with the mean asked for, each hour of the day being equally frequent or nearly.
-        low, quiet = noise.parameter, prepared.quiet[rows]
+        low, quiet = noise.parameter, _hours(prepared)[rows]
         high = (1.0 - low * quiet.mean()) / (1.0 - quiet.mean())
         variance = mean * np.where(quiet, low, high)
     else:

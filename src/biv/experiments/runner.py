@@ -27,7 +27,9 @@ from tqdm import tqdm
 from biv.experiments import protocol
 from biv.experiments.spec import Run
 from biv.experiments.store import Failure, Result, Store
-from biv.training import Stack
+from biv.training import Compute, History, Member, Stack
+from biv.training.loop import Loop
+from biv.training.machine import steady_machine
 from biv.training.progress import progress_bar
 
 LARGEST_STACK = 40
@@ -47,6 +49,9 @@ def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
         shapes.setdefault(run.shape(), []).append(run)
     stacks: list[list[Run]] = []
     for alike in shapes.values():
+        if alike[0].pixels is not None:
+            stacks += [[run] for run in alike]
+            continue
         count = -(-len(alike) // LARGEST_STACK)
         count = min(-(-count // jobs) * jobs, max(len(alike) // 4, 1)) if jobs > 1 else count
         edges = [len(alike) * k // count for k in range(count + 1)]
@@ -54,6 +59,12 @@ def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
     return sorted(
         stacks, key=rows_forward, reverse=True
     )  # the longest first, so that all end together
+
+
+def default_jobs(runs: Sequence[Run]) -> int:
+    """As many processes as there are cores; one, where they would share a GPU."""
+    on_gpu = torch.cuda.is_available() and any(run.pixels for run in runs)
+    return 1 if on_gpu else os.cpu_count() or 1
 
 
 def rows_forward(runs: Sequence[Run]) -> float:
@@ -92,13 +103,39 @@ def train(
             after_steps(member_steps([run]))
     if not good:
         return outcomes
-    schedule = protocol.schedule(good[0])
-    stack = Stack(protocol.network(good[0]), members, schedule)
-    while stack.epoch < schedule.epochs and not stack.all_frozen:
-        stack.run_epoch(lambda: after_steps(len(good)))
-    for run, history in zip(good, stack.histories(), strict=True):
-        outcomes.append(Result.of(run, history, provenance(start)))
+    histories = (_one_by_one if good[0].pixels else _stacked)(good, members, after_steps)
+    for run, history in zip(good, histories, strict=True):
+        outcomes.append(Result.of(run, history, provenance(start) | _device(run)))
     return outcomes
+
+
+def _device(run: Run) -> dict[str, str]:
+    """Of a network for images, which are the ones that a GPU is used for."""
+    if run.pixels is None:
+        return {}
+    return {"device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"}
+
+
+def _stacked(
+    runs: Sequence[Run], members: Sequence[Member], after_steps: Callable[[int], object]
+) -> Sequence[History]:
+    stack = Stack(protocol.network(runs[0]), members, protocol.schedule(runs[0]))
+    while stack.epoch < runs[0].epochs and not stack.all_frozen:
+        stack.run_epoch(lambda: after_steps(len(runs)))
+    return stack.histories()
+
+
+def _one_by_one(
+    runs: Sequence[Run], members: Sequence[Member], after_steps: Callable[[int], object]
+) -> Iterator[History]:
+    """Networks for images; on a GPU, if there is one."""
+    for run, member in zip(runs, members, strict=True):
+        module = protocol.network(run)(member.generators()[0])
+        loop = Loop(module, member, protocol.schedule(run), Compute(device=None))
+        with steady_machine(torch.get_num_threads()):
+            while loop.epoch < run.epochs and not loop.all_frozen:
+                loop.run_epoch(lambda: after_steps(1))
+        yield loop.history()
 
 
 def provenance(start: float) -> dict[str, Any]:
@@ -172,9 +209,9 @@ def complete(
     if not missing:
         return Plan(len(wanted), 0, [])
     store.add([])  # a store that cannot be written to is an error here, not after the training
-    for dataset in {run.dataset for run in missing}:
-        protocol.source(dataset)  # a data set that is not on hand is an error here, once
-    workers = jobs or os.cpu_count() or 1
+    for dataset, pixels in {(run.dataset, run.pixels) for run in missing}:
+        protocol.source(dataset, pixels)  # a data set that is not on hand is an error here, once
+    workers = jobs or default_jobs(missing)
     stacks = pack(missing, workers)
     failed: list[Failure] = []
     with progress_bar(member_steps(missing), f"{len(missing)} runs", enabled=progress) as bar:

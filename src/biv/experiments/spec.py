@@ -65,7 +65,7 @@ class Run:
     """One training of one network.
 
     Attributes:
-        dataset: "bike" or "bike2011".
+        dataset: "bike", "bike2011" or "utkface".
         noise: On the training labels.
         loss: What is minimised.
         seed: Of the split, the noise, the network and the order of the rows.
@@ -77,6 +77,7 @@ class Run:
         test_every: Steps between two tests.
         optimizer: "adam" or "sgd".
         learning_rate: Its.
+        pixels: Of a side of the images, of a data set that has images; else None.
     """
 
     dataset: str
@@ -91,15 +92,20 @@ class Run:
     test_every: int = 1
     optimizer: str = "adam"
     learning_rate: float = 1e-3
+    pixels: int | None = None
 
     def __post_init__(self) -> None:
-        _one_of("dataset", self.dataset, ("bike", "bike2011"))
+        _one_of("dataset", self.dataset, ("bike", "bike2011", "utkface"))
+        if (self.dataset == "utkface") != (self.pixels is not None):
+            found = _checks.describe(self.pixels)
+            raise ValueError(f"pixels are for images, and images need them; found {found}")
         _one_of("test_region", self.test_region, ("all", "quiet", "noisy"))
         object.__setattr__(self, "learning_rate", float(self.learning_rate))
 
     def canonical(self) -> str:
-        """The one text of this run: JSON with sorted keys, every field written out."""
-        content = {"version": VERSION, **asdict(self)}
+        """The one text of this run: JSON with sorted keys, every field that it has written out."""
+        fields_of_it = {name: value for name, value in asdict(self).items() if value is not None}
+        content = {"version": VERSION, **fields_of_it}
         return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     @property

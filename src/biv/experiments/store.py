@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from biv.experiments.spec import Run
 from biv.training import History
-from biv.training.history import smoothed
+from biv.training.history import smoothed, smoothing
 
 FORMAT = 2
 APPLICATION = 0x42495653  # "BIVS": how a file is known to be a store of ours
@@ -90,7 +90,7 @@ class Result:
     @property
     def smoothed(self) -> npt.NDArray[np.float64]:
         """The test loss as the paper draws it."""
-        return smoothed(self.test_loss)
+        return smoothed(self.test_loss, smoothing(len(self.test_loss)))
 
     @property
     def summary(self) -> dict[str, float | bool | None]:

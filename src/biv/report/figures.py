@@ -26,6 +26,7 @@ from biv.experiments.artefacts import (
 from biv.experiments.spec import Loss, Run
 from biv.experiments.store import Result
 from biv.experiments.summary import Summary, summarise
+from biv.training.history import smoothing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -239,6 +240,7 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     sizes = sorted({each.batch_size for each in runs})
     batches = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     interval = run.test_every * run.batch_size
+    tests = run.epochs * (run.train_rows // run.batch_size) // run.test_every
     words = [
         f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training rows, "
         f"noise of mean variance μ = .608 × the label variance; {run.epochs} epochs of the paper's "
@@ -248,7 +250,8 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     if artefact.quantity == "test_loss":
         words.append(
             f"{run.test_rows:,} test rows with clean labels. Lines are means of test losses "
-            f"smoothed over 35 tests, one every {interval:,} samples; bands are one standard "
+            f"smoothed over {smoothing(tests)} tests, one every {interval:,} samples; bands are "
+            "one standard "
             "deviation."
         )
     else:

@@ -101,6 +101,8 @@ class Batches:
             [schedule.steps_per_epoch(len(m)) for m in members],
         )
         self.outputs = _common("columns of y", [m.train.y.shape[1] for m in members])
+        if any(m.train.x.ndim != 2 for m in members):
+            raise ValueError("a stack learns from tables; train images with train_module")
         _common("features", [m.train.x.shape[1] for m in members])
         _common("dtype", [str(m.train.x.dtype) for m in members])
         # Rounding depends on the shape of a batch, so that shape must not depend on the neighbours.

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from biv.datasets.files import write_atomically
-from biv.models.stacked import Stacked
 from biv.training.data import Member, Schedule, Triplets
 
 FORMAT = "biv checkpoint 1"
+DIFFERENCES_SHOWN = 4
+PIECE = 4096  # rows that are digested at a time
 COLUMNS = ("x", "y", "variance", "sample_weight")
 
 
@@ -48,26 +49,34 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     return dict(state)
 
 
-def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule) -> dict[str, str]:
-    """What decides a training but its length, part by part, each as a short digest."""
+def fingerprint(
+    network: str, parameters: str | None, members: Sequence[Member], schedule: Schedule
+) -> dict[str, str]:
+    """What decides a training but its length, part by part, each as a short digest.
+
+    Args:
+        network: Its layers.
+        parameters: A digest of those it begins with.
+        members: All of them.
+        schedule: Of all of them.
+    """
     digests: dict[int, str] = {}  # of each tensor once, however many members share it
 
     def content(tensor: Tensor | None) -> str | None:
         if tensor is None:
             return None
         if id(tensor) not in digests:
-            raw = tensor.contiguous().numpy().tobytes()
-            digests[id(tensor)] = hashlib.sha256(raw).hexdigest()
-        return f"{tensor.dtype} {tuple(tensor.shape)} {digests[id(tensor)]}"
+            digests[id(tensor)] = digest(tensor)
+        return digests[id(tensor)]
 
     def rows(triplets: Triplets | None) -> list[str | None]:
         return [] if triplets is None else [content(getattr(triplets, name)) for name in COLUMNS]
 
     parts: dict[str, Any] = {
         "the schedule": repr(replace(schedule, epochs=0)),
-        "the network": repr(stacked.module(0)),
+        "the network": network,
         "the number of members": len(members),
-        "the first parameters": content(stacked.parameters),
+        "the first parameters": parameters,
     }
     for number, member in enumerate(members):
         loss = member.loss
@@ -83,6 +92,39 @@ def fingerprint(stacked: Stacked, members: Sequence[Member], schedule: Schedule)
     return {
         name: hashlib.sha256(repr(part).encode()).hexdigest()[:16] for name, part in parts.items()
     }
+
+
+def digest(*tensors: Tensor) -> str:
+    """Of shapes, dtypes and values, wherever they are and however they are laid out."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+        for rows in torch.split(tensor, PIECE) if tensor.ndim else [tensor]:
+            flat = rows.detach().cpu().contiguous().view(-1)
+            found.update(flat.view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def require_same(own: Mapping[str, str], other: Mapping[str, str]) -> None:
+    """Two fingerprints of one training.
+
+    Raises:
+        ValueError: They differ; the message says in what.
+    """
+    differing = [name for name in {**own, **other} if own.get(name) != other.get(name)]
+    if differing:
+        shown = ", ".join(differing[:DIFFERENCES_SHOWN])
+        more = ", ..." if len(differing) > DIFFERENCES_SHOWN else ""
+        raise ValueError(f"the state is of another training, which differs in {shown}{more}")
+
+
+def require_room(step: int, steps_per_epoch: int, epochs: int) -> None:
+    """A state that is not beyond the end of the schedule."""
+    if step > epochs * steps_per_epoch:
+        raise ValueError(
+            f"the state is of {step // steps_per_epoch} epochs, more than the {epochs} that are "
+            "scheduled"
+        )
 
 
 def identity(value: Any) -> Any:

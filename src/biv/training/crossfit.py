@@ -19,9 +19,9 @@ from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
 from biv.training.checkpoint import save_checkpoint
 from biv.training.data import Member, Schedule, Triplets
+from biv.training.loop import Loop
 from biv.training.machine import steady_machine
 from biv.training.progress import progress_bar
-from biv.training.reference import Loop
 from biv.training.stack import Factory, Stack
 from biv.training.train import resume
 

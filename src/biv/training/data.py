@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,8 @@ class Triplets:
     that are given the *same tensor* as x share it in memory.
 
     Attributes:
-        x: Features, (N, F), finite.
+        x: Features, (N, F), finite; or images, (N, C, H, W), whose bytes are kept as they are, in
+            place, for :func:`biv.training.train_module`.
         y: Labels, (N, D), or (N,) for D = 1; NaN where one is missing.
         variance: σ² of each, as y, or (N, 1); None for clean labels.
         sample_weight: How much each matters, as y, or (N, 1); None for all alike.
@@ -40,16 +42,14 @@ class Triplets:
     sample_weight: Tensor | None = None
 
     def __post_init__(self) -> None:
-        x = _tensor("x", self.x, torch.float32)
-        if x.ndim != 2:
-            raise ValueError(f"x must have shape (rows, features); found {tuple(x.shape)}")
-        _checks.all_elements("x", x, x.isfinite(), "finite")
+        x = as_features(self.x)
         object.__setattr__(self, "x", x)
+        dtype = x.dtype if x.is_floating_point() else torch.float32
         for name in ("y", "variance", "sample_weight"):
             value = getattr(self, name)
             if value is None and name != "y":
                 continue
-            column = _tensor(name, value, x.dtype).to(x.dtype)
+            column = _tensor(name, value, dtype).to(dtype)
             column = column.unsqueeze(1) if column.ndim == 1 else column
             if column.ndim != 2 or len(column) != len(x):
                 raise ValueError(
@@ -62,10 +62,43 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def width(self) -> str:
+        """How many features, in words."""
+        return "×".join(map(str, self.x.shape[1:]))
+
+    def labels(self, rows: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """y, variance and importance of these rows."""
+        variance, weight = self.variance, self.sample_weight
+        return (
+            self.y[rows],
+            None if variance is None else variance[rows],
+            None if weight is None else weight[rows],
+        )
+
     def __repr__(self) -> str:
         given = [name for name in ("variance", "sample_weight") if getattr(self, name) is not None]
-        shape = f"{len(self)} rows, {self.x.shape[1]} features, {self.y.shape[1]} labels each"
+        shape = f"{len(self)} rows, {self.width} features, {self.y.shape[1]} labels each"
         return f"Triplets({', '.join([shape, *given])})"
+
+
+def as_features(value: Any) -> Tensor:
+    """Rows of finite numbers, or images as bytes, which are not copied."""
+    ndim = getattr(value, "ndim", 0)
+    if ndim > 2 and getattr(value, "dtype", None) in (np.uint8, torch.uint8):
+        if isinstance(value, Tensor):
+            return value
+        with warnings.catch_warnings():  # a cache is mapped read-only, and is never written to
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.from_numpy(value)
+    x = _tensor("x", value, torch.float32)
+    if x.ndim not in (2, 4):
+        raise ValueError(
+            "x must have shape (rows, features), or of images (rows, channels, height, width); "
+            f"found {tuple(x.shape)}"
+        )
+    _checks.all_elements("x", x, x.isfinite(), "finite")
+    return x
 
 
 def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
@@ -147,10 +180,10 @@ class Member:
         _checks.all_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
 
     def _check_test(self, test: Triplets) -> None:
-        if test.x.dtype != self.train.x.dtype or test.x.shape[1] != self.train.x.shape[1]:
+        if test.x.dtype != self.train.x.dtype or test.x.shape[1:] != self.train.x.shape[1:]:
             raise ValueError(
-                f"the test rows must be like the training rows, {self.train.x.shape[1]} features "
-                f"of {self.train.x.dtype}; found {test.x.shape[1]} of {test.x.dtype}"
+                f"the test rows must be like the training rows, {self.train.width} features of "
+                f"{self.train.x.dtype}; found {test.width} of {test.x.dtype}"
             )
         if test.variance is not None or test.sample_weight is not None:
             raise ValueError(

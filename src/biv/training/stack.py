@@ -18,14 +18,12 @@ from biv import _checks
 from biv.models.stacked import Stacked
 from biv.training import testing
 from biv.training.batches import Batch, Batches
-from biv.training.checkpoint import fingerprint
+from biv.training.checkpoint import digest, fingerprint, require_room, require_same
 from biv.training.data import Member, Schedule
 from biv.training.history import History
 from biv.training.machine import steady_machine
 
 Factory = Callable[[torch.Generator], nn.Module]
-
-DIFFERENCES_SHOWN = 4
 
 
 class Stack:
@@ -69,7 +67,12 @@ class Stack:
         modules = [model(m.generators()[0]) for m in self._placed]
         self._stacked = Stacked(modules, dtype=self._batches.pool.dtype)
         _check_shapes(self._stacked, self._batches)
-        self._fingerprint = fingerprint(self._stacked, self.members, schedule)
+        self._fingerprint = fingerprint(
+            repr(self._stacked.module(0)),
+            digest(self._stacked.parameters),
+            self.members,
+            schedule,
+        )
         self._bases = [m.loss.base for m in self._placed]
         self._parameters = [nn.Parameter(slab) for slab in self._stacked.parameters]
         rates = [float(m.learning_rate) for m in self._placed]
@@ -331,17 +334,8 @@ class Stack:
             ValueError: It was taken of other members, data, networks or settings, or after more
                 epochs than are scheduled.
         """
-        own, other = self._fingerprint, state["training"]
-        differing = [name for name in own | other if own.get(name) != other.get(name)]
-        if differing:
-            shown = ", ".join(differing[:DIFFERENCES_SHOWN])
-            more = ", ..." if len(differing) > DIFFERENCES_SHOWN else ""
-            raise ValueError(f"the state is of another training, which differs in {shown}{more}")
-        if state["step"] > self.schedule.epochs * self.steps_per_epoch:
-            raise ValueError(
-                f"the state is of {state['step'] // self.steps_per_epoch} epochs, more than the "
-                f"{self.schedule.epochs} that are scheduled"
-            )
+        require_same(self._fingerprint, state["training"])
+        require_room(state["step"], self.steps_per_epoch, self.schedule.epochs)
         self.step = state["step"]
         self._stacked.parameters.copy_(state["parameters"])
         if self._averages is not None:

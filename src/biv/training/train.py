@@ -11,8 +11,10 @@ from torch import nn
 
 from biv import _checks
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
+from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule
 from biv.training.history import History
+from biv.training.loop import Loop
 from biv.training.progress import progress_bar
 from biv.training.stack import Factory, Stack
 
@@ -68,29 +70,123 @@ def train_stack(
     if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
         raise TypeError(f"members must be a list of Member; found {_checks.describe(members)}")
     stack = Stack(model, members, schedule)
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None:
-        resume(stack, path)
-    total, what = schedule.epochs * stack.steps_per_epoch, f"{len(members)} members"
-    saved, state = time.monotonic(), stack.state_dict()
-    try:
-        with progress_bar(total, what, enabled=progress, done=stack.step) as bar:
-            while stack.epoch < schedule.epochs and not stack.all_frozen:
-                stack.run_epoch(bar.update)
-                bar.set_postfix_str(stack.summary(), refresh=False)
-                if path is not None:
-                    state = stack.state_dict()
-                    if time.monotonic() - saved >= checkpoint_seconds:
-                        save_checkpoint(path, state)
-                        saved = time.monotonic()
-    finally:
-        if path is not None:  # also when interrupted: the last whole epoch
-            save_checkpoint(path, state)
+    _drive(
+        stack,
+        schedule,
+        f"{len(members)} members",
+        checkpoint,
+        checkpoint_seconds,
+        progress=progress,
+    )
     return [Trained(stack.module(r), h) for r, h in enumerate(stack.histories())]
 
 
-def resume(stack: Stack, path: Path) -> dict[str, Any] | None:
-    """Take a new stack to where a checkpoint is; where there is none, see that it can be written.
+def train_module(
+    model: nn.Module,
+    member: Member,
+    schedule: Schedule,
+    *,
+    compute: Compute = HERE,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: bool = True,
+) -> History:
+    """Train any module on one member, in place: what is too large or too special for a stack.
+
+    The module ends in evaluation mode. What draws while it is trained, as dropout does, draws from
+    torch's global generator: ``torch.manual_seed`` makes that repeatable.
+
+    Args:
+        model: Takes the rows of x, gives (rows, outputs). Its parameters are taken as they are:
+            draw them from ``member.generators()[0]`` to have them depend on the seed.
+        member: Data, loss, learning rate, seed.
+        schedule: Epochs, batches, tests, optimiser.
+        compute: Device, micro-batches, precision.
+        checkpoint: As in :func:`train_stack`. On a CPU, with as many threads, what is resumed ends
+            to the bit as if it had not been interrupted.
+        checkpoint_seconds: How often to save.
+        progress: Whether to show a bar on a terminal, after two seconds.
+
+    Example:
+        >>> import torch
+        >>> from biv.models import ResNet18
+        >>> from biv.training import Triplets
+        >>> images = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8)
+        >>> member = Member(Triplets(images, torch.randn(8), torch.rand(8)))
+        >>> network = ResNet18()(member.generators()[0])
+        >>> train_module(network, member, Schedule(epochs=1, batch_size=4)).train_loss.shape
+        (2,)
+    """
+    _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
+    loop = Loop(model, member, schedule, compute)
+    what = member.name or "training"
+    _drive(loop, schedule, what, checkpoint, checkpoint_seconds, progress=progress)
+    loop.average.keep()
+    model.eval()
+    return loop.history()
+
+
+def train_reference(
+    model: nn.Module, member: Member, schedule: Schedule, *, progress: bool = True
+) -> History:
+    """The readable reference: :func:`train_module` with torch's plainest optimiser.
+
+    It is what :func:`train_stack` does to forty networks at once.
+
+    Example:
+        >>> import torch
+        >>> from biv.models import MLP
+        >>> from biv.training import Triplets
+        >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+        >>> member = Member(Triplets(x, x.sum(dim=1), torch.ones(64)))
+        >>> network = MLP(features=3)(member.generators()[0])
+        >>> history = train_reference(network, member, Schedule(epochs=2, batch_size=16))
+        >>> history.train_loss.shape
+        (8,)
+    """
+    return train_module(model, member, schedule, compute=PLAIN, progress=progress)
+
+
+def _drive(
+    training: Stack | Loop,
+    schedule: Schedule,
+    what: str,
+    checkpoint: str | Path | None,
+    seconds: float,
+    *,
+    progress: bool,
+) -> None:
+    """To the last epoch, with a bar, from a checkpoint and to it."""
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None:
+        resume(training, path)
+    saved, state = time.monotonic(), None if path is None else training.state_dict()
+    total = schedule.epochs * training.steps_per_epoch
+    try:
+        with progress_bar(total, what, enabled=progress, done=training.step) as bar:
+
+            def show() -> None:
+                bar.set_postfix_str(training.summary(), refresh=False)
+                bar.update()
+
+            while training.epoch < schedule.epochs and not training.all_frozen:
+                if isinstance(training, Loop):
+                    training.run_epoch(show)
+                else:  # whose steps are shorter than it takes to describe them
+                    training.run_epoch(bar.update)
+                    bar.set_postfix_str(training.summary(), refresh=False)
+                if path is not None:
+                    state = training.state_dict()
+                    if time.monotonic() - saved >= seconds:
+                        save_checkpoint(path, state)
+                        saved = time.monotonic()
+    finally:
+        if path is not None and state is not None:  # also when interrupted: the last whole epoch
+            save_checkpoint(path, state)
+
+
+def resume(training: Stack | Loop, path: Path) -> dict[str, Any] | None:
+    """Take a new training to where a checkpoint is; if there is none, see that it can be written.
 
     Returns what the checkpoint holds, if there is one with steps in it.
 
@@ -98,13 +194,13 @@ def resume(stack: Stack, path: Path) -> dict[str, Any] | None:
         ValueError: The file is no checkpoint, or not one of this training.
     """
     if not path.exists():
-        save_checkpoint(path, stack.state_dict())
+        save_checkpoint(path, training.state_dict())
         return None
     state = load_checkpoint(path)
     try:
-        stack.load_state_dict(state)
+        training.load_state_dict(state)
     except KeyError as error:
         raise ValueError(f"{path} is not a complete checkpoint: it lacks {error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}. Move it away to start anew") from error
-    return state if stack.step else None
+    return state if training.step else None

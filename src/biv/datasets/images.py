@@ -1,0 +1,468 @@
+"""Folders and archives of images: decoded once, in parallel, to a file that is mapped to memory.
+
+What becomes of a file, by one rule for all:
+
+- A file that cannot be a row is left out and reported, with the reason: it has no label, it is not
+  an image, it is cut off or damaged, it has more than 8 bits a channel, or it would decode to more
+  than `LARGEST_IMAGE` pixels (a decompression bomb).
+- Of files with equal bytes, the first by name is kept; the others are reported.
+- An archive that cannot be trusted is refused as a whole, with a ValueError: an entry lies outside
+  its folder, unpacks to more than `LARGEST_FILE` bytes, or the archive is cut off or damaged.
+  Archives are read entry by entry, and never unpacked to disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from biv import _checks
+from biv.datasets.dataset import Dataset
+from biv.datasets.files import cache_dir
+
+FORMAT = "biv images 1"
+CHANNELS = ("red", "green", "blue")
+LARGEST_IMAGE = 64 << 20  # pixels
+LARGEST_FILE = 256 << 20  # bytes
+LARGEST_SIDE = 4096  # pixels, of what is asked for
+ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
+STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
+SHOWN = 3  # files that a warning names
+
+
+class Skipped(NamedTuple):
+    """A file that is not among the images, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageDataset(Dataset):
+    """A :class:`Dataset` of images: x has shape (N, 3, size, size), bytes, mapped to memory.
+
+    Attributes:
+        names: The file of each row.
+        skipped: The files that are not among them, and why.
+    """
+
+    names: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    def __repr__(self) -> str:
+        labels = "clean labels" if self.variance is None else "labels with variances"
+        left_out = f", {len(self.skipped)} files left out" if self.skipped else ""
+        return (
+            f"ImageDataset({len(self)} images of {self.x.shape[2]}×{self.x.shape[3]}, {labels}"
+            f"{left_out}; {self.source})"
+        )
+
+
+class Pixels(NamedTuple):
+    """The statistics of pixels, channel by channel, by which a network standardises them."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, x: npt.NDArray[Any]) -> Pixels:
+        """Of images, (N, C, H, W), bytes; of the training rows, but in the paper's protocol.
+
+        Exact: sums of bytes are whole numbers. A constant channel has std 1.
+
+        Example:
+            >>> Pixels.fit(np.array([0, 2], dtype=np.uint8).reshape(2, 1, 1, 1))
+            Pixels(mean=(1.0,), std=(1.0,))
+        """
+        if x.ndim != 4 or x.dtype != np.uint8 or not x.size:
+            raise ValueError(f"x must be bytes (N, C, H, W); found {x.dtype} {x.shape}")
+        counts = np.zeros((x.shape[1], 256), dtype=np.int64)
+        for start in range(0, len(x), 256):
+            for channel, own in enumerate(counts):
+                own += np.bincount(x[start : start + 256, channel].ravel(), minlength=256)
+        values, total = np.arange(256.0), counts.sum(axis=1)
+        mean = counts @ values / total
+        variance = counts @ values**2 / total - mean**2
+        std = np.where(variance > 0, np.sqrt(np.maximum(variance, 0)), 1.0)
+        return cls(tuple(mean.tolist()), tuple(std.tolist()))
+
+
+class Decoded(NamedTuple):
+    """Images in a cache.
+
+    Attributes:
+        x: (N, 3, size, size), bytes.
+        names: Of their files, sorted.
+        skipped: Files that are not among them, and why.
+    """
+
+    x: npt.NDArray[np.uint8]
+    names: tuple[str, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def decode(
+    source: Path,
+    *,
+    size: int,
+    reason_against: Callable[[str], str | None] = lambda _: None,
+    rule: str = "",
+    progress: bool = True,
+) -> Decoded:
+    """All images of a folder or an archive, square and of one size, from the cache if it has them.
+
+    An image is turned as its EXIF entry says, made RGB, cut to the square in its middle and resized
+    to `size` with Pillow's antialiased bilinear filter. Files are ordered by name, whatever the
+    folder or the archive.
+
+    The cache is a folder below ``BIV_CACHE_DIR``, or the user's cache, named by a digest of the
+    names, lengths and times of the files, the size and the rule; it appears whole or not at all.
+
+    Args:
+        source: A folder, with its subfolders, or an archive.
+        size: Of a side, in pixels.
+        reason_against: Why a file of this name cannot be a row, or None.
+        rule: A name for this function, part of the cache's.
+        progress: Whether to show a bar on a terminal.
+
+    Raises:
+        FileNotFoundError: There is no such folder or archive.
+        ValueError: The archive is refused, or there are no images.
+    """
+    side = _checks.integer("size", size, at_least=1)
+    if side > LARGEST_SIDE:
+        raise ValueError(f"size must be at most {LARGEST_SIDE} pixels; found {side}")
+    files = _files(source)
+    key = hashlib.sha256(repr((FORMAT, side, rule, files.identity())).encode()).hexdigest()[:24]
+    home = cache_dir() / "images" / key
+    if not home.is_dir():
+        _make(home, files, side, reason_against, progress=progress)
+    return _open(home)
+
+
+def _open(home: Path) -> Decoded:
+    try:
+        told = json.loads((home / "contents.json").read_text(encoding="utf-8"))
+        count, side = len(told["names"]), int(told["size"])
+        if told["format"] != FORMAT:
+            raise ValueError(f"it is a {told['format']!r}")
+        pixels = home / "pixels.bin"
+        if pixels.stat().st_size != count * side * side * len(CHANNELS):
+            raise ValueError(f"{pixels.name} has another length")
+        rows = np.memmap(pixels, dtype=np.uint8, mode="r", shape=(count, side, side, 3))
+    except (OSError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{home} is not a cache of images, or is damaged ({error}): remove that folder to have "
+            "it made anew"
+        ) from error
+    x: npt.NDArray[np.uint8] = np.asarray(rows).transpose(0, 3, 1, 2)
+    return Decoded(x, tuple(told["names"]), tuple(Skipped(*one) for one in told["skipped"]))
+
+
+def _make(
+    home: Path,
+    files: _Files,
+    side: int,
+    reason_against: Callable[[str], str | None],
+    *,
+    progress: bool,
+) -> None:
+    """Decode all files beside `home`, and put them there when they are complete."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    _clear_stale(home.parent)
+    beside = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}."))
+    try:
+        with tqdm(
+            desc=f"reading {files.source.name}", unit="file", delay=2.0, dynamic_ncols=True,
+            leave=False, disable=None if progress else True,
+        ) as bar:  # fmt: skip
+            names, skipped = _survey(files, reason_against, bar)
+        if not names:
+            raise ValueError(f"{files.source} has no images{_among(skipped)}")
+        refused = _fill(beside / "pixels.bin", files, names, side, progress=progress)
+        kept = [name for name in names if name not in refused]
+        skipped |= refused
+        if not kept:
+            raise ValueError(f"{files.source} has no images{_among(skipped)}")
+        told = {
+            "format": FORMAT,
+            "source": files.source.name,
+            "size": side,
+            "names": kept,
+            "skipped": sorted(skipped.items()),
+        }
+        (beside / "contents.json").write_text(json.dumps(told, indent=0), encoding="utf-8")
+        beside.chmod(0o755)
+        try:
+            beside.replace(home)
+        except OSError:
+            if not home.is_dir():
+                raise  # and if it is, another process was faster, with the same content
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _among(skipped: Mapping[str, str]) -> str:
+    first = [f"{name!r}: {reason}" for name, reason in sorted(skipped.items())[:SHOWN]]
+    return f" among {len(skipped)} files ({'; '.join(first)})" if first else ""
+
+
+def _clear_stale(folder: Path) -> None:
+    for begun in folder.glob(".*.*"):
+        if time.time() - begun.stat().st_mtime > STALE:
+            shutil.rmtree(begun, ignore_errors=True)
+
+
+def _survey(
+    files: _Files, reason_against: Callable[[str], str | None], bar: tqdm[Any]
+) -> tuple[list[str], dict[str, str]]:
+    """The names of distinct files that may be rows, in order, and of the others with reasons."""
+    digests: dict[str, bytes] = {}
+    skipped: dict[str, str] = {}
+    for name, content in files.contents():
+        if name in digests or name in skipped:
+            raise ValueError(f"{files.source} has two entries of the name {name!r}")
+        reason = reason_against(name)
+        if reason is None and content is None:
+            reason = "not a file"
+        if reason is not None or content is None:
+            skipped[name] = reason or "not a file"
+        else:
+            digests[name] = hashlib.sha256(content).digest()
+        bar.update()
+    first: dict[bytes, str] = {}
+    for name in sorted(digests):
+        if digests[name] in first:
+            skipped[name] = f"has the bytes of {first[digests[name]]}"
+        else:
+            first[digests[name]] = name
+    return list(first.values()), skipped
+
+
+def _fill(
+    path: Path, files: _Files, names: list[str], side: int, *, progress: bool
+) -> dict[str, str]:
+    """Write every image to its place, then close the gaps; the files that are none, and why."""
+    place = {name: row for row, name in enumerate(names)}
+    shape = (len(names), side, side, len(CHANNELS))
+    rows = np.memmap(path, dtype=np.uint8, mode="w+", shape=shape)
+    refused: dict[str, str] = {}
+
+    def put(name: str, content: bytes) -> None:
+        try:
+            rows[place[name]] = _image(content, side)
+        except _RefusedError as error:
+            refused[name] = str(error)
+
+    workers = os.cpu_count() or 1
+    wanted = ((name, content) for name, content in files.contents() if name in place)
+    with (
+        ThreadPoolExecutor(workers) as pool,  # Pillow lets go of the interpreter while it decodes
+        tqdm(
+            total=len(names), desc=f"decoding {files.source.name}", unit="image", delay=2.0,
+            dynamic_ncols=True, leave=False, disable=None if progress else True,
+        ) as bar,
+    ):  # fmt: skip
+        waiting: set[Future[None]] = set()
+        for name, content in wanted:
+            assert content is not None
+            waiting.add(pool.submit(put, name, content))
+            if len(waiting) >= 8 * workers:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                bar.update(_finished(done))
+        bar.update(_finished(waiting))
+    kept = [row for name, row in place.items() if name not in refused]
+    for new, old in enumerate(kept):
+        if new != old:
+            rows[new] = rows[old]
+    rows.flush()
+    with path.open("r+b") as file:
+        file.truncate(len(kept) * side * side * len(CHANNELS))
+        os.fsync(file.fileno())
+    return refused
+
+
+def _finished(futures: Iterable[Future[None]]) -> int:
+    count = 0
+    for future in futures:
+        future.result()
+        count += 1
+    return count
+
+
+class _RefusedError(Exception):
+    """A file that is no image to be used, and why."""
+
+
+def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
+    """Bytes of a file to (side, side, 3)."""
+    from PIL import Image, ImageOps
+
+    if len(content) > LARGEST_FILE:
+        raise _RefusedError(f"{len(content):,} bytes are more than {LARGEST_FILE:,}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its size is looked at here, before it is decoded
+            opened = Image.open(io.BytesIO(content))
+    except Image.DecompressionBombError:
+        raise _RefusedError(f"would decode to more than {LARGEST_IMAGE:,} pixels") from None
+    except Exception:
+        raise _RefusedError("not an image") from None
+    with opened:
+        if opened.width * opened.height > LARGEST_IMAGE:
+            raise _RefusedError(f"would decode to more than {LARGEST_IMAGE:,} pixels")
+        if opened.mode.startswith(("I", "F")):
+            raise _RefusedError(f"more than 8 bits a channel (mode {opened.mode})")
+        try:
+            upright = ImageOps.exif_transpose(opened).convert("RGB")
+        except Exception as error:  # Pillow's decoders have many kinds
+            raise _RefusedError(f"cut off or damaged ({error})") from None
+        if upright.size != (side, side):
+            upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
+        return np.asarray(upright)
+
+
+class _Files:
+    """Files by name, with or without their bytes."""
+
+    source: Path
+
+    def identity(self) -> Any:
+        """What changes when the files do, had without reading them."""
+        raise NotImplementedError
+
+    def contents(self) -> Iterator[tuple[str, bytes | None]]:
+        """Every name with its bytes; None of what is not a file."""
+        raise NotImplementedError
+
+
+class _Folder(_Files):
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self._found = sorted(
+            (path.relative_to(source).as_posix(), path)
+            for path in source.rglob("*")
+            if not path.is_dir()
+        )
+
+    def identity(self) -> list[tuple[str, int, int]]:
+        found = []
+        for name, path in self._found:
+            state = path.stat() if path.exists() else path.lstat()
+            found.append((name, state.st_size, state.st_mtime_ns))
+        return found
+
+    def contents(self) -> Iterator[tuple[str, bytes | None]]:
+        for name, path in self._found:
+            if not path.is_file():
+                yield name, None
+                continue
+            with path.open("rb") as file:
+                yield name, file.read(LARGEST_FILE + 1)
+
+
+class _Archive(_Files):
+    def __init__(self, source: Path) -> None:
+        self.source = source
+
+    def identity(self) -> tuple[str, int, int]:
+        state = self.source.stat()
+        return self.source.name, state.st_size, state.st_mtime_ns
+
+    def contents(self) -> Iterator[tuple[str, bytes | None]]:
+        with _whole(self.source):
+            if zipfile.is_zipfile(self.source):
+                yield from self._zipped()
+            else:
+                yield from self._tarred()
+
+    def _zipped(self) -> Iterator[tuple[str, bytes | None]]:
+        with zipfile.ZipFile(self.source) as archive:
+            for entry in archive.infolist():
+                name = self._safe(entry.filename, entry.file_size)
+                if not entry.is_dir():
+                    with archive.open(entry) as file:
+                        yield name, self._read(file, entry.filename)
+
+    def _tarred(self) -> Iterator[tuple[str, bytes | None]]:
+        with tarfile.open(self.source, mode="r|*") as archive:
+            for entry in archive:
+                name = self._safe(entry.name, entry.size)
+                if entry.isfile():
+                    file = archive.extractfile(entry)
+                    assert file is not None
+                    yield name, self._read(file, entry.name)
+                elif not entry.isdir():
+                    yield name, None
+
+    def _safe(self, name: str, size: int) -> str:
+        path = PurePosixPath(name.replace("\\", "/"))
+        if path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]):
+            raise ValueError(
+                f"{self.source} is refused: its entry {name!r} lies outside its folder"
+            )
+        self._limit(name, size)
+        return path.as_posix()
+
+    def _limit(self, name: str, size: int) -> None:
+        if size > LARGEST_FILE:
+            raise ValueError(
+                f"{self.source} is refused: its entry {name!r} unpacks to more than "
+                f"{LARGEST_FILE:,} bytes"
+            )
+
+    def _read(self, file: Any, name: str) -> bytes:
+        content: bytes = file.read(LARGEST_FILE + 1)
+        self._limit(name, len(content))  # what the archive says of itself may not be so
+        return content
+
+
+@contextmanager
+def _whole(source: Path) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(
+            f"{source} is refused: it is no archive, or is cut off or damaged ({error})"
+        ) from error
+
+
+def _files(source: Path) -> _Files:
+    if source.is_dir():
+        return _Folder(source)
+    if source.is_file():
+        return _Archive(source)
+    raise FileNotFoundError(f"{source} is neither a folder of images nor an archive of them")
+
+
+def warn_of(skipped: tuple[Skipped, ...], source: Path, total: int) -> None:
+    """Say what was left out, if anything was."""
+    if skipped:
+        first = "; ".join(f"{one.name}: {one.reason}" for one in skipped[:SHOWN])
+        more = ", …" if len(skipped) > SHOWN else ""
+        warnings.warn(
+            f"{len(skipped)} of {total} files of {source} are left out ({first}{more}): "
+            "`skipped` has them all",
+            stacklevel=3,
+        )

@@ -1,0 +1,138 @@
+"""The paper's network for images, ResNet-18, with one output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from biv import _checks
+from biv.models.mlp import linear
+
+STEM = 64  # channels after the first convolution
+STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels and first stride; two blocks each
+
+
+@dataclass(frozen=True)
+class ResNet18:
+    """A recipe for networks: He et al.'s ResNet-18, for regression, not pretrained.
+
+    Calling it with a generator makes one. Images go in, (N, channels, height, width), 0 to 255 as
+    they are stored; the network standardises them itself, so that what is saved with it is all that
+    a prediction needs. (N, outputs) comes out. Names, shapes and initialisation of the layers are
+    torchvision's, and so are state dicts, but for the statistics of the pixels.
+
+    Attributes:
+        mean: Of each channel; see :meth:`biv.datasets.Pixels.fit`.
+        std: Of each channel.
+        outputs: Columns of y.
+
+    Example:
+        >>> network = ResNet18()(torch.Generator().manual_seed(0))
+        >>> network(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
+        torch.Size([2, 1])
+        >>> sum(p.numel() for p in network.parameters())
+        11177025
+    """
+
+    mean: tuple[float, ...] = (127.5, 127.5, 127.5)
+    std: tuple[float, ...] = (127.5, 127.5, 127.5)
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        _checks.integer("outputs", self.outputs, at_least=1)
+        if len(self.mean) != len(self.std) or not self.mean:
+            raise ValueError(
+                "mean and std must have one number a channel; found "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
+        for value in self.mean:
+            _checks.real_number("mean", value, _checks.FINITE)
+        for value in self.std:
+            _checks.real_number("std", value, _checks.POSITIVE)
+
+    def __call__(self, generator: torch.Generator) -> nn.Module:
+        """A network of this kind, its parameters drawn from `generator`, channels last."""
+        with torch.device("meta"):  # nothing is drawn from a global generator
+            network = _ResNet(len(self.mean), self.outputs)
+        network.to_empty(device="cpu")
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(
+                    module.weight, mode="fan_out", nonlinearity="relu", generator=generator
+                )
+            elif isinstance(module, nn.BatchNorm2d):
+                module.reset_parameters()
+        network.fc = linear(network.fc.in_features, self.outputs, generator)
+        network.pixels = Standardise(self.mean, self.std)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
+
+
+class Standardise(nn.Module):
+    """Pixels of any dtype to floats of mean 0 and variance 1, channel by channel."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("scale", 1.0 / torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(N, C, H, W), laid out with channels last."""
+        mean, scale = self.get_buffer("mean"), self.get_buffer("scale")
+        if images.ndim != 4 or images.shape[1] != mean.shape[1]:
+            raise ValueError(
+                f"images must have shape (rows, {mean.shape[1]}, height, width); "
+                f"found {tuple(images.shape)}"
+            )
+        values = images.to(mean.dtype, memory_format=torch.channels_last)
+        return (values - mean) * scale
+
+
+class _Block(nn.Module):
+    """Two convolutions and what goes past them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = (
+            None
+            if stride == 1 and inputs == outputs
+            else nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        past = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.bn2(self.conv2(x))
+        return self.relu(x + past)  # type: ignore[no-any-return]
+
+
+class _ResNet(nn.Module):
+    def __init__(self, channels: int, outputs: int) -> None:
+        super().__init__()
+        self.pixels: nn.Module = nn.Identity()
+        self.conv1 = nn.Conv2d(channels, STEM, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(STEM)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        width = STEM
+        for number, (wide, stride) in enumerate(STAGES, start=1):
+            stage = nn.Sequential(_Block(width, wide, stride), _Block(wide, wide, 1))
+            self.add_module(f"layer{number}", stage)
+            width = wide
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(width, outputs)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(self.pixels(images)))))
+        for number in range(1, len(STAGES) + 1):
+            x = self.get_submodule(f"layer{number}")(x)
+        return self.fc(self.avgpool(x).flatten(1))  # type: ignore[no-any-return]

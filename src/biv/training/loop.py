@@ -1,0 +1,240 @@
+"""One network in training, in ordinary PyTorch: any module, any rows, any device."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from biv import _checks
+from biv.training.checkpoint import digest, fingerprint, require_room, require_same
+from biv.training.compute import PLAIN, Compute
+from biv.training.data import Member, Schedule
+from biv.training.history import History
+from biv.weights import effective_batch_size
+
+NEVER = np.arange(0)
+
+
+class Loop:
+    """One network in training, epoch by epoch; see :func:`biv.training.train_module`.
+
+    Attributes:
+        step: How many batches it has seen.
+        diverged_at: The step after which something was not finite; it is trained no further.
+        average: Of its parameters, if the schedule asks for one.
+    """
+
+    def __init__(
+        self, model: nn.Module, member: Member, schedule: Schedule, compute: Compute = PLAIN
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
+        self._first = digest(*model.state_dict().values())
+        self.model, self.member = model.to(compute.place), member
+        self.schedule, self.compute = schedule, compute
+        self.steps_per_epoch = schedule.steps_per_epoch(len(member))
+        self.average = _Average(model, schedule)
+        self.step = 0
+        self.diverged_at: int | None = None
+        _, self._order = member.generators()
+        group = {"params": list(model.parameters()), "lr": member.learning_rate}
+        self._optimizer = schedule.make_optimizer([group], fused=compute.fused)
+        total = schedule.epochs * self.steps_per_epoch
+        self.losses, self.sizes = np.full((2, total), np.nan)
+        self.every = schedule.test_every if member.test is not None else None
+        self.test_step = np.arange(self.every, total + 1, self.every) if self.every else NEVER
+        self.scores = np.full(len(self.test_step), np.nan)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def all_frozen(self) -> bool:
+        """Whether it has diverged, and is trained no further."""
+        return self.diverged_at is not None
+
+    def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
+        """Train for one epoch, and test when it is due; stop where it diverges."""
+        order = self.member.order(self._order)
+        for rows in torch.split(order, self.schedule.batch_size)[: self.steps_per_epoch]:
+            finite = self._train(rows)
+            if finite and self.every and self.step % self.every == 0:
+                finite = self._test()
+            after_step()
+            if not finite:
+                self.diverged_at = self.step
+                return
+
+    def _train(self, rows: Tensor) -> bool:
+        train, loss_function = self.member.train, self.member.loss
+        y, variance, weight = train.labels(rows)
+        counts = loss_function.weights(y, variance, sample_weight=weight)
+        self.model.train()
+        self._optimizer.zero_grad()
+        loss = self._backward(rows)
+        self.losses[self.step] = loss
+        self.sizes[self.step] = effective_batch_size(counts).item()
+        finite = math.isfinite(loss)
+        if finite and bool((counts > 0).any()):
+            self._optimizer.step()
+        self.step += 1
+        finite = finite and _is_finite(self.model, self._optimizer)
+        if finite:
+            self.average.follow(self.step)
+        return finite
+
+    def _backward(self, rows: Tensor) -> float:
+        """The loss of a batch; its gradients are added to the parameters'."""
+        train, loss_function, moved = self.member.train, self.member.loss, self.compute.moved
+        parts = torch.split(rows, self.compute.micro_batch or len(rows))
+        labels = [tuple(c if c is None else moved(c) for c in train.labels(p)) for p in parts]
+        whole: Callable[..., Tensor] = loss_function
+        if len(parts) > 1:  # what a label counts is decided by those of the whole batch
+            columns = zip(*labels, strict=True)
+            whole = loss_function.window(next(columns), next(columns), sample_weights=next(columns))
+        total = 0.0
+        for part, (y, variance, weight) in zip(parts, labels, strict=True):
+            loss = whole(self._forward(train.x[part]), y, variance, sample_weight=weight)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.item()
+        return total
+
+    def _forward(self, x: Tensor) -> Tensor:
+        with self.compute.precision():
+            pred: Tensor = self.model(self.compute.moved(x))
+        return pred.float() if self.compute.bfloat16 else pred
+
+    def _test(self) -> bool:
+        test = self.member.test
+        assert test is not None
+        assert self.every
+        score = F.mse_loss(self.predict(test.x), test.y).item()
+        self.scores[self.step // self.every - 1] = score
+        return math.isfinite(score)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """What the network, or its average, predicts in evaluation mode, (N, D), on the CPU."""
+        # A table is small; images are passed as many at a time as in training.
+        size = self.compute.micro_batch or self.schedule.batch_size
+        parts = torch.split(x, size) if x.ndim > 2 else [x]
+        self.model.eval()
+        with self.average.in_place():
+            return torch.cat([self._forward(part).to(self.member.train.y) for part in parts])
+
+    def history(self) -> History:
+        """The curves, NaN beyond where it is."""
+        return History(self.losses, self.sizes, self.scores, self.test_step, self.diverged_at)
+
+    def summary(self) -> str:
+        """The last losses, in a few words."""
+        words = [f"train {self.losses[self.step - 1]:.3f}"] if self.step else []
+        if self.every and self.step >= self.every:
+            words.append(f"test {self.scores[self.step // self.every - 1]:.3f}")
+        return ", ".join(words if self.diverged_at is None else [*words, "diverged"])
+
+    @cached_property
+    def _training(self) -> dict[str, str]:
+        return fingerprint(repr(self.model), self._first, [self.member], self.schedule) | {
+            "the precision": repr((self.compute.bfloat16, self.compute.micro_batch))
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the training depends on; at the end of an epoch only.
+
+        What dropout and its like draw from, torch's global generator, is part of it.
+        """
+        if self.step % self.steps_per_epoch and self.diverged_at is None:
+            raise ValueError(
+                f"a state can be taken at the end of an epoch of {self.steps_per_epoch} steps; "
+                f"found {self.step} steps done"
+            )
+        state = {
+            "training": self._training,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "averages": self.average.averages,
+            "order": self._order.get_state(),
+            "draws": _draws(self.compute.place),
+            "losses": torch.from_numpy(self.losses[: self.step]),
+            "sizes": torch.from_numpy(self.sizes[: self.step]),
+            "scores": torch.from_numpy(self.scores),
+            "diverged_at": self.diverged_at,
+        }
+        return copy.deepcopy(state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken.
+
+        Raises:
+            ValueError: It was taken of another member, network or setting, or after more epochs
+                than are scheduled.
+        """
+        require_same(self._training, state["training"])
+        require_room(state["step"], self.steps_per_epoch, self.schedule.epochs)
+        self.step, self.diverged_at = state["step"], state["diverged_at"]
+        self.model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        for average, own in zip(self.average.averages, state["averages"], strict=True):
+            average.copy_(own)
+        self._order.set_state(state["order"])
+        torch.set_rng_state(state["draws"]["cpu"])
+        if "cuda" in state["draws"]:
+            torch.cuda.set_rng_state(state["draws"]["cuda"], self.compute.place)
+        for name in ("losses", "sizes", "scores"):
+            known = state[name].numpy()[: len(getattr(self, name))]
+            getattr(self, name)[: len(known)] = known
+
+
+def _draws(place: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if place.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(place)
+    return states
+
+
+class _Average:
+    """The average of a model's parameters over time, if the schedule asks for one."""
+
+    def __init__(self, model: nn.Module, schedule: Schedule) -> None:
+        self.schedule = schedule
+        wanted = schedule.averaging is not None
+        self.parameters = [p.detach() for p in model.parameters()] if wanted else []
+        self.averages = [p.clone() for p in self.parameters]
+
+    def follow(self, step: int) -> None:
+        for average, parameter in zip(self.averages, self.parameters, strict=True):
+            average.lerp_(parameter, self.schedule.share_of_step(step))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        last = [parameter.clone() for parameter in self.parameters]
+        self.keep()
+        try:
+            yield
+        finally:
+            for parameter, own in zip(self.parameters, last, strict=True):
+                parameter.copy_(own)
+
+    def keep(self) -> None:
+        for parameter, average in zip(self.parameters, self.averages, strict=True):
+            parameter.copy_(average)
+
+
+def _is_finite(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+    moments = [value for state in optimizer.state.values() for value in state.values()]
+    held = [*model.parameters(), *(m for m in moments if isinstance(m, Tensor))]
+    # A sum is not finite if a term is not; where it has merely overflowed, terms are looked at.
+    return all(bool(value.sum().isfinite()) or bool(value.isfinite().all()) for value in held)
