@@ -59,7 +59,7 @@ def call(options: argparse.Namespace) -> int:
     verdicts = [claim.test(results, options.seeds) for claim in chosen]
     where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
     if absent := sorted({*range(1, COUNT + 1)} - set(known)):
-        where += f" Left out for want of rows: claim {', '.join(map(str, absent))}."
+        where += f" Not for these data: claim {', '.join(map(str, absent))}."
     if options.preset != experiments.DEFAULT_PRESET:
         where += " These are not the paper's settings."
     print(f"\n{report.text(verdicts, options.seeds)}\n\n{where}\n")

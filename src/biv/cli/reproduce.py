@@ -17,6 +17,8 @@ EXAMPLES = """examples:
   biv reproduce fig03 varnoise                          figures, by number or by the paper's name
   biv reproduce all --jobs 2 --out results              everything, in two processes
   biv reproduce table1 --dataset bike2011 --preset laptop     on shipped data, in a minute
+  biv reproduce table1 --dataset utkface --preset laptop --seeds 2 \\
+      --panels alpha=1 alpha=.25 --lines GT L2 BIV     a part of the table, on faces: an hour
   biv reproduce --list                                  every artefact, its runs, its time here
 
 Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the
@@ -78,6 +80,8 @@ def write(artefact: Artefact, store: Store, options: argparse.Namespace) -> None
     seeds, folder = options.seeds, options.out
     results = store.results(artefact.runs(seeds))
     name = experiments.stem(artefact.name, options)
+    if options.panels or options.lines:  # which does not take the place of the whole
+        name += "-part"
     caption = figures.caption(artefact, results, seeds)
     paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, name)
     texts = {}

@@ -438,8 +438,11 @@ def _sgd(grid: _Lines) -> Parts:
 def _regions(grid: _Lines) -> Parts:
     """Doubly penalised: BIV is worse where labels are noisy than no weights are.
 
-    The rest is shown: IV, a cutoff (which leaves all noisy hours out), and the quiet hours.
+    The rest is shown: IV, a cutoff (which leaves all noisy hours out), and the quiet hours. Faces
+    have no hours.
     """
+    if grid.blank.pixels is not None:
+        return
     noise = Noise("hours", QUIET_SHARE)
     rivals = {"BIV": BIV, "IV": IV, "C=μ": cutoff(1.0)}
     for region, claimed in (("noisy", "above"), ("quiet", "shown")):

@@ -27,7 +27,8 @@ from tqdm import tqdm
 from biv.experiments import protocol
 from biv.experiments.spec import Run
 from biv.experiments.store import Failure, Result, Store
-from biv.training import Compute, History, Member, Stack
+from biv.models import ResNet18
+from biv.training import Compute, History, Member, Schedule, Stack, Triplets
 from biv.training.loop import Loop
 from biv.training.machine import steady_machine
 from biv.training.progress import progress_bar
@@ -74,6 +75,19 @@ def rows_forward(runs: Sequence[Run]) -> float:
         steps = run.epochs * (run.train_rows // run.batch_size)
         total += steps * (3.0 * run.batch_size + run.test_rows / run.test_every)
     return total
+
+
+def seconds_an_image(pixels: int, count: int = 16) -> float:
+    """What an image passed forward costs here, a step of training counting as three."""
+    images = torch.zeros(count, 3, pixels, pixels, dtype=torch.uint8)
+    member = Member(Triplets(images, torch.zeros(count)))
+    module = ResNet18()(member.generators()[0])
+    loop = Loop(module, member, Schedule(epochs=2, batch_size=count), Compute(device=None))
+    with steady_machine(1):
+        loop.run_epoch()  # the library is warm
+        start = time.perf_counter()
+        loop.run_epoch()
+    return (time.perf_counter() - start) / (3 * count)
 
 
 def member_steps(runs: Sequence[Run]) -> int:

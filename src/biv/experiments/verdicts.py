@@ -40,13 +40,15 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One of "holds", "fails", "undecided" and "shown".
+        """One of "holds", "fails", "undecided", "shown", and "not run" where there is no pair.
 
         A difference holds when the interval excludes 1 on the claimed side, and fails when it does
         on the other; an equality holds within the margin, and fails when the interval lies outside.
         """
         if self.claimed == "shown":
             return "shown"
+        if not self.seeds:
+            return "not run"
         if math.isnan(self.low) or math.isnan(self.high):
             return "undecided"
         if self.claimed == "equal":
@@ -101,6 +103,8 @@ class Count:
     @property
     def verdict(self) -> str:
         """It holds if it was seen in every run; one run in which it was not makes it fail."""
+        if not self.seeds:
+            return "not run"
         if self.times < self.seeds:
             return "fails"
         return "holds" if self.seeds == self.asked else "undecided"

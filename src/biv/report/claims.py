@@ -92,6 +92,8 @@ def headline(verdict: Verdict, seeds: int) -> str:
     if count > 1:
         held, failed = verdict.count("holds"), verdict.count("fails")
         told = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
+        if absent := verdict.count("not run"):
+            told += f", {absent} not run"
         notes.append(f"all {count} parts" if held == count else told)
     if verdict.missing:
         notes.append(f"{verdict.missing} of {verdict.asked} runs are missing")

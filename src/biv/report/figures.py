@@ -14,6 +14,7 @@ from biv.experiments.artefacts import (
     CLEAN,
     EPSILON,
     EPSILONS,
+    FACES,
     IV,
     L2,
     LARGE_EPSILONS,
@@ -242,10 +243,9 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     interval = run.test_every * run.batch_size
     tests = run.epochs * (run.train_rows // run.batch_size) // run.test_every
     words = [
-        f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training rows, "
-        f"noise of mean variance μ = .608 × the label variance; {run.epochs} epochs of the paper's "
-        f"network, batches of {batches}, {run.optimizer.capitalize()} at {run.learning_rate:g}; "
-        f"seeds: {seeds}."
+        f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training "
+        f"{_rows(run)}; {run.epochs} epochs of the paper's network, batches of {batches}, "
+        f"{run.optimizer.capitalize()} at {run.learning_rate:g}; seeds: {seeds}."
     ]
     if artefact.quantity == "test_loss":
         words.append(
@@ -266,9 +266,20 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
         words.append(f"{diverged} of {len(there)} runs diverged and are left out.")
     if run.dataset == "bike2011":
         words.append("The paper has the whole of Bike Sharing, of which this is the first year.")
-    if run.epochs < PRESETS["paper"].epochs:
+    if run.pixels is None and run.epochs < PRESETS["paper"].epochs:
         words.append(f"The paper trains for {PRESETS['paper'].epochs} epochs.")
+    if run.pixels is not None and run.train_rows < FACES["paper"].train_rows:
+        words.append(
+            f"The paper has {FACES['paper'].train_rows:,} images of 200×200, batches of 256 and "
+            f"{FACES['paper'].epochs} epochs."
+        )
     return " ".join(words)
+
+
+def _rows(run: Run) -> str:
+    if run.pixels is None:
+        return "rows, noise of mean variance μ = .608 × the label variance"
+    return f"images of {run.pixels}×{run.pixels}, noise of mean variance μ = 2,000 years²"
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
