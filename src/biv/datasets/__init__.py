@@ -3,6 +3,7 @@
 from biv.datasets.amyloid import load_amyloid
 from biv.datasets.bike import load_bike, load_bike_2011
 from biv.datasets.dataset import Dataset
+from biv.datasets.imagefolder import read_images
 from biv.datasets.images import ImageDataset, Pixels
 from biv.datasets.scaling import FeatureScaler, LabelScaler
 from biv.datasets.splits import Split, split_rows
@@ -22,6 +23,7 @@ __all__ = [
     "load_bike",
     "load_bike_2011",
     "load_utkface",
+    "read_images",
     "read_table",
     "split_rows",
 ]

@@ -14,6 +14,7 @@ What becomes of a file, by one rule for all:
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -126,6 +127,7 @@ def decode(
     size: int,
     reason_against: Callable[[str], str | None] = lambda _: None,
     rule: str = "",
+    ignore: Iterable[Path] = (),
     progress: bool = True,
 ) -> Decoded:
     """All images of a folder or an archive, square and of one size, from the cache if it has them.
@@ -142,6 +144,7 @@ def decode(
         size: Of a side, in pixels.
         reason_against: Why a file of this name cannot be a row, or None.
         rule: A name for this function, part of the cache's.
+        ignore: Files of the folder that are known to be something else.
         progress: Whether to show a bar on a terminal.
 
     Raises:
@@ -151,7 +154,7 @@ def decode(
     side = _checks.integer("size", size, at_least=1)
     if side > LARGEST_SIDE:
         raise ValueError(f"size must be at most {LARGEST_SIDE} pixels; found {side}")
-    files = _files(source)
+    files = _files(source, ignore)
     key = hashlib.sha256(repr((FORMAT, side, rule, files.identity())).encode()).hexdigest()[:24]
     home = cache_dir() / "images" / key
     if not home.is_dir():
@@ -356,12 +359,13 @@ class _Files:
 
 
 class _Folder(_Files):
-    def __init__(self, source: Path) -> None:
+    def __init__(self, source: Path, ignore: Iterable[Path]) -> None:
         self.source = source
+        known = {path.resolve() for path in ignore}
         self._found = sorted(
             (path.relative_to(source).as_posix(), path)
             for path in source.rglob("*")
-            if not path.is_dir()
+            if not path.is_dir() and (not known or path.resolve() not in known)
         )
 
     def identity(self) -> list[tuple[str, int, int]]:
@@ -448,9 +452,11 @@ def _whole(source: Path) -> Iterator[None]:
         ) from error
 
 
-def _files(source: Path) -> _Files:
+def _files(source: Path, ignore: Iterable[Path]) -> _Files:
+    if importlib.util.find_spec("PIL") is None:
+        raise ModuleNotFoundError("images need Pillow: pip install pillow, or biv[images]")
     if source.is_dir():
-        return _Folder(source)
+        return _Folder(source, ignore)
     if source.is_file():
         return _Archive(source)
     raise FileNotFoundError(f"{source} is neither a folder of images nor an archive of them")

@@ -1,0 +1,455 @@
+"""Folders and archives of images: what becomes a row, what does not, and what is refused."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from biv.datasets import Pixels, images, load_utkface
+from biv.datasets.files import cache_dir
+from images import disc, encoded, faces, write_folder, write_tar, write_zip
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "images"
+
+
+def left_behind(cache):
+    return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
+
+
+def load(source, size=24):
+    """Without a word about what is left out, which some tests look at instead."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return load_utkface(source, size=size)
+
+
+# Ages.
+
+
+@pytest.mark.parametrize(
+    ("name", "age"),
+    [
+        ("100_1_0_20170112213001988.jpg.chip.jpg", 100),
+        ("1_0_2_20161219161843814.jpg.chip.jpg", 1),
+        ("61_1_20170109142408075.jpg.chip.jpg", 61),  # no ethnicity
+        ("39_1_20170116174525125.jpg.chip.jpg", 39),
+        ("24_0_1_20170116220224657 .jpg.chip.jpg", 24),
+        ("55_0_0_20170116232725357jpg.chip.jpg", 55),
+        ("44_1_4_20170116235150272.pg.chip.jpg", 44),
+        ("part1/33_1_1_20170116.jpg", 33),
+    ],
+)
+def test_ages_are_read_off_the_odd_names_too(tmp_path, name, age):
+    data = load(write_folder(tmp_path / "UTKFace", {name: encoded(disc(5))}))
+    assert data.y.tolist() == [age]
+    assert data.names == (name,)
+
+
+@pytest.mark.parametrize(
+    "name", ["face.jpg", "_1_0.jpg", "131_0_0_1.jpg", "1234_0_0_1.jpg", ".DS_Store", "-3_0_0.jpg"]
+)
+def test_a_name_without_an_age_is_reported(tmp_path, name):
+    files = faces(2) | {name: encoded(disc(9))}
+    with pytest.warns(UserWarning, match=r"1 of 3 files of .* left out .*no age at the beginning"):
+        data = load_utkface(write_folder(tmp_path / "UTKFace", files), size=24)
+    assert data.y.tolist() == [10, 11]
+    assert data.skipped == ((name, "no age at the beginning of its name"),)
+
+
+# Pixels.
+
+
+def test_pixels_are_those_of_the_files(tmp_path):
+    data = load(write_folder(tmp_path / "UTKFace", faces(3)))
+    assert data.x.shape == (3, 3, 24, 24)
+    assert data.x.dtype == np.uint8
+    for row in range(3):
+        assert np.array_equal(data.x[row].transpose(1, 2, 0), disc(3 + row, shift=row))
+    assert data.feature_names == ("red", "green", "blue")
+    assert data.variance is None
+    assert "non-commercial" in data.licence
+    assert repr(data).startswith("ImageDataset(3 images of 24×24, clean labels; UTKFace")
+    with pytest.raises(ValueError, match="read-only"):
+        data.x[0] = 0
+
+
+def test_images_are_mapped_and_lie_with_channels_last(tmp_path):
+    data = load(write_folder(tmp_path / "UTKFace", faces(3)))
+    assert data.x.strides == (24 * 24 * 3, 1, 24 * 3, 3)
+    base = data.x
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+@pytest.mark.parametrize("size", [8, 24, 50])
+def test_images_are_resized_as_pillow_does(tmp_path, size):
+    data = load(write_folder(tmp_path / "UTKFace", faces(1)), size=size)
+    whole = Image.fromarray(disc(3))
+    wanted = np.asarray(whole.resize((size, size), Image.Resampling.BILINEAR))
+    assert np.array_equal(data.x[0].transpose(1, 2, 0), wanted)
+
+
+def test_the_middle_of_an_oblong_image_is_taken(tmp_path):
+    wide = np.concatenate([np.zeros((24, 10, 3), np.uint8), disc(5), disc(9)[:, :10]], axis=1)
+    data = load(write_folder(tmp_path / "UTKFace", {"7_0_0_1.png": encoded(wide)}))
+    assert np.array_equal(data.x[0].transpose(1, 2, 0), disc(5))
+
+
+def test_an_image_is_turned_as_its_camera_says(tmp_path):
+    out = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    Image.fromarray(disc(5)).save(out, format="PNG", exif=exif)
+    data = load(write_folder(tmp_path / "UTKFace", {"7_0_0_1.png": out.getvalue()}))
+    assert np.array_equal(data.x[0].transpose(1, 2, 0), disc(5)[::-1, ::-1])
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1", "CMYK", "LA"])
+def test_images_of_any_kind_with_8_bits_become_rgb(tmp_path, mode):
+    out = io.BytesIO()
+    grey = Image.fromarray(disc(5)[..., 0]).convert("RGB").convert(mode)
+    grey.save(out, format="TIFF")
+    data = load(write_folder(tmp_path / "UTKFace", {"7_0_0_1.tif": out.getvalue()}))
+    assert data.x.shape == (1, 3, 24, 24)
+    if mode in ("L", "RGBA", "CMYK", "LA"):
+        assert np.array_equal(data.x[0][0], data.x[0][2])
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_more_than_8_bits_are_not_cut_down_in_silence(tmp_path, dtype):
+    deep = io.BytesIO()
+    Image.fromarray(np.full((24, 24), 3000, dtype=dtype)).save(deep, format="TIFF")
+    files = faces(1) | {"7_0_0_1.tif": deep.getvalue()}
+    data = load(write_folder(tmp_path / "UTKFace", files))
+    assert len(data) == 1
+    assert data.skipped[0].reason.startswith("more than 8 bits a channel")
+
+
+def test_statistics_of_pixels():
+    x = np.random.default_rng(0).integers(0, 256, (300, 3, 5, 4), dtype=np.uint8)
+    x[:, 2] = 7
+    found = Pixels.fit(x)
+    np.testing.assert_allclose(found.mean, x.mean(axis=(0, 2, 3)))
+    np.testing.assert_allclose(found.std, [*x.std(axis=(0, 2, 3))[:2], 1.0])
+    for wrong in (x.astype(float), x[0], x[:0]):
+        with pytest.raises(ValueError, match=r"x must be bytes \(N, C, H, W\)"):
+            Pixels.fit(wrong)
+
+
+# What is left out.
+
+
+def test_files_that_are_no_images_are_left_out_and_reported(tmp_path):
+    whole = encoded(disc(12, size=100), "JPEG")
+    files = faces(3) | {
+        "1_0_0_empty.jpg": b"",
+        "2_0_0_text.jpg": b"not an image at all",
+        "3_0_0_cut.jpg": whole[: len(whole) // 2],
+        "4_0_0_cut.png": encoded(disc(4, size=100))[:200],
+    }
+    data = load(write_folder(tmp_path / "UTKFace", files))
+    assert data.y.tolist() == [10, 11, 12]
+    for row in range(3):  # the gaps are closed
+        assert np.array_equal(data.x[row].transpose(1, 2, 0), disc(3 + row, shift=row))
+    reasons = dict(data.skipped)
+    assert reasons["1_0_0_empty.jpg"] == reasons["2_0_0_text.jpg"] == "not an image"
+    assert reasons["3_0_0_cut.jpg"].startswith("cut off or damaged (")
+    assert reasons["4_0_0_cut.png"].startswith("cut off or damaged (")
+    assert "4 files left out" in repr(data)
+
+
+def test_what_was_left_out_is_said_again_when_the_cache_is_opened(tmp_path):
+    folder = write_folder(tmp_path / "UTKFace", faces(2) | {"readme.txt": b"hello"})
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"1 of 3 files .*readme.txt"):
+            load_utkface(folder, size=8)
+
+
+def test_a_warning_names_a_few_files_and_counts_all(tmp_path):
+    files = faces(1) | {f"{n}.txt": b"" for n in "abcde"}
+    with pytest.warns(UserWarning, match=r"5 of 6 files .*a.txt.*b.txt.*c.txt: [^;]*, …\)") as said:
+        load_utkface(write_folder(tmp_path / "UTKFace", files), size=8)
+    assert said[0].filename == __file__
+
+
+def test_of_equal_files_the_first_by_name_is_kept(tmp_path):
+    same = encoded(disc(5))
+    files = {"9_0_0_1.png": same, "30_0_0_1.png": same, "31_0_0_1.png": encoded(disc(6))}
+    data = load(write_folder(tmp_path / "UTKFace", files))
+    assert data.names == ("30_0_0_1.png", "31_0_0_1.png")
+    assert data.skipped == (("9_0_0_1.png", "has the bytes of 30_0_0_1.png"),)
+
+
+def png_of_size(width, height):
+    """A few bytes that say that they are an enormous image, and unpack to nothing of the kind."""
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\x00\x00\x00"
+
+    def chunk(kind, content):
+        body = kind + content
+        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+@pytest.mark.parametrize("side", [9_000, 100_000])
+def test_an_image_that_would_fill_the_memory_is_not_decoded(tmp_path, side):
+    files = faces(2) | {"1_0_0_bomb.png": png_of_size(side, side)}
+    data = load(write_folder(tmp_path / "UTKFace", files))
+    assert len(data) == 2
+    assert data.skipped[0].reason == "would decode to more than 67,108,864 pixels"
+
+
+def test_a_file_that_is_too_long_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "LARGEST_FILE", 2000)
+    files = faces(2) | {"1_0_0_1.png": encoded(disc(1)) + b"\0" * 3000}
+    data = load(write_folder(tmp_path / "UTKFace", files))
+    assert data.skipped == (("1_0_0_1.png", "2,001 bytes are more than 2,000"),)
+
+
+def test_what_is_not_a_file_is_reported(tmp_path):
+    folder = write_folder(tmp_path / "UTKFace", faces(2))
+    (folder / "1_0_0_1.jpg").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "2_0_0_1.jpg")
+    assert dict(load(folder).skipped) == dict.fromkeys(("1_0_0_1.jpg", "2_0_0_1.jpg"), "not a file")
+
+
+@pytest.mark.parametrize("files", [{}, {"readme.txt": b"hello"}, {"1_0_0_1.jpg": b"hello"}])
+def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, cache, files):
+    folder = tmp_path / "UTKFace"
+    folder.mkdir()
+    with pytest.raises(ValueError, match="has no images"):
+        load(write_folder(folder, files))
+    assert left_behind(cache) == []
+
+
+# Archives.
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder, files: write_folder(folder / "UTKFace", files),
+        lambda folder, files: write_tar(folder / "UTKFace.tar.gz", files),
+        lambda folder, files: write_tar(folder / "UTKFace.tar", files, "w"),
+        lambda folder, files: write_zip(folder / "UTKFace.zip", files),
+    ],
+)
+def test_an_archive_is_as_good_as_a_folder_whatever_its_order(tmp_path, write):
+    files = faces(5) | {"notes.txt": b"hello"}
+    shuffled = {f"UTKFace/{name}": files[name] for name in sorted(files, key=lambda n: n[::-1])}
+    data = load(write(tmp_path, shuffled))
+    assert data.y.tolist() == [10, 11, 12, 13, 14]
+    assert np.array_equal(data.x[4].transpose(1, 2, 0), disc(7, shift=4))
+    assert data.skipped == (("UTKFace/notes.txt", "no age at the beginning of its name"),)
+
+
+@pytest.mark.parametrize("name", ["../1_0_0_1.png", "/tmp/1_0_0_1.png", "a/../../1_0_0_1.png",
+                                  "..\\1_0_0_1.png", "C:\\1_0_0_1.png"])  # fmt: skip
+@pytest.mark.parametrize("write", [write_tar, write_zip])
+def test_an_entry_outside_the_folder_refuses_the_archive(tmp_path, cache, write, name):
+    archive = write(tmp_path / "UTKFace.x", faces(2) | {name: encoded(disc(5))})
+    with pytest.raises(ValueError, match=r"is refused: its entry .* lies outside its folder"):
+        load(archive)
+    assert left_behind(cache) == []
+    assert sorted(tmp_path.iterdir()) == [archive, cache.parent]
+
+
+def test_links_in_an_archive_lead_nowhere(tmp_path):
+    path = write_tar(tmp_path / "UTKFace.tar", faces(1), "w")
+    with tarfile.open(path, "a") as archive:
+        link = tarfile.TarInfo("1_0_0_1.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../../etc/passwd"
+        archive.addfile(link)
+    assert load(path).skipped == (("1_0_0_1.jpg", "not a file"),)
+
+
+@pytest.mark.parametrize("write", [write_tar, write_zip])
+def test_an_entry_that_unpacks_to_too_much_refuses_the_archive(tmp_path, cache, monkeypatch, write):
+    monkeypatch.setattr(images, "LARGEST_FILE", 1 << 20)
+    archive = write(tmp_path / "UTKFace.x", faces(2) | {"1_0_0_1.png": b"\0" * (2 << 20)})
+    assert archive.stat().st_size < 50_000
+    with pytest.raises(ValueError, match=r"refused: its entry '1_0_0_1.png' unpacks to more than"):
+        load(archive)
+    assert left_behind(cache) == []
+
+
+def test_an_archive_that_lies_about_lengths_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "LARGEST_FILE", 1 << 16)
+    content = write_zip(tmp_path / "whole.zip", {"1_0_0_1.png": b"\0" * (1 << 17)}).read_bytes()
+    length = (1 << 17).to_bytes(4, "little")
+    (tmp_path / "UTKFace.zip").write_bytes(content.replace(length, b"\x10\0\0\0"))
+    with pytest.raises(ValueError, match="is refused"):
+        load(tmp_path / "UTKFace.zip")
+
+
+@pytest.mark.parametrize("write", [write_tar, write_zip])
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_an_archive_that_is_cut_off_is_refused(tmp_path, cache, write, share):
+    noisy = np.random.default_rng(0).integers(0, 256, (60, 60, 3), dtype=np.uint8)
+    files = {f"{n}_0_0_1.png": encoded(noisy + np.uint8(n)) for n in range(1, 5)}
+    archive = write(tmp_path / "UTKFace.x", files)
+    content = archive.read_bytes()
+    archive.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match="is refused: it is no archive, or is cut off or damaged"):
+        load(archive)
+    assert left_behind(cache) == []
+
+
+def test_two_entries_of_one_name_refuse_the_archive(tmp_path):
+    path = write_tar(tmp_path / "UTKFace.tar", {"1_0_0_1.png": encoded(disc(1))}, "w")
+    with tarfile.open(path, "a") as archive:
+        content = encoded(disc(2))
+        entry = tarfile.TarInfo("./1_0_0_1.png")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    with pytest.raises(ValueError, match="two entries of the name '1_0_0_1.png'"):
+        load(path)
+
+
+# The cache.
+
+
+def test_the_cache_is_opened_and_not_made_again(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "UTKFace", faces(4))
+    first = load(folder)
+    monkeypatch.setattr(images, "_image", None)  # decoding would fail
+    again = load(folder)
+    assert np.array_equal(first.x, again.x)
+    assert first.names == again.names
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "99_0_0_1.png").write_bytes(encoded(disc(11))),
+        lambda folder: next(folder.iterdir()).unlink(),
+        lambda folder: next(folder.iterdir()).rename(folder / "98_0_0_1.png"),
+        lambda folder: next(folder.iterdir()).write_bytes(encoded(disc(1, shift=77))),
+    ],
+)
+def test_other_files_are_another_cache(tmp_path, cache, change):
+    folder = write_folder(tmp_path / "UTKFace", faces(4))
+    before = load(folder)
+    change(folder)
+    after = load(folder)
+    assert len(left_behind(cache)) == 2
+    assert before.names != after.names or not np.array_equal(before.x, after.x)
+
+
+def test_another_size_is_another_cache(tmp_path, cache):
+    folder = write_folder(tmp_path / "UTKFace", faces(2))
+    assert load(folder, size=8).x.shape[2:] == (8, 8)
+    assert load(folder, size=9).x.shape[2:] == (9, 9)
+    assert len(left_behind(cache)) == 2
+
+
+def test_a_failure_leaves_nothing_half_written(tmp_path, cache, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(images, "_image", fail)
+    with pytest.raises(MemoryError):
+        load(write_folder(tmp_path / "UTKFace", faces(4)))
+    assert left_behind(cache) == []
+
+
+def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(tmp_path, cache):
+    folder = write_folder(tmp_path / "UTKFace", faces(4))
+    script = f"""
+import os
+from biv.datasets import images, load_utkface
+images._image = lambda content, side: os._exit(9)
+load_utkface({str(folder)!r}, size=24)
+"""
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 9
+    (begun,) = left_behind(cache)
+    assert begun.startswith(".")
+    assert len(load(folder)) == 4
+    assert len(left_behind(cache)) == 2
+    os.utime(cache / begun, (0, time.time() - images.STALE - 1))
+    load(folder, size=8)
+    assert begun not in left_behind(cache)
+
+
+def test_processes_that_make_one_cache_do_not_get_in_each_others_way(tmp_path, cache, monkeypatch):
+    folder = write_folder(tmp_path / "UTKFace", faces(4))
+    together = threading.Barrier(2, timeout=30)
+    fill = images._fill
+
+    def both(*arguments, **settings):
+        refused = fill(*arguments, **settings)
+        together.wait()
+        return refused
+
+    monkeypatch.setattr(images, "_fill", both)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert np.array_equal(found[0].x, found[1].x)
+    assert len(left_behind(cache)) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda home: (home / "pixels.bin").write_bytes(b"short"),
+        lambda home: (home / "pixels.bin").unlink(),
+        lambda home: (home / "contents.json").write_text("{"),
+        lambda home: (home / "contents.json").write_text("{}"),
+        lambda home: (home / "contents.json").write_text('{"format": 0, "names": [], "size": 1}'),
+    ],
+)
+def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, cache, damage):
+    folder = write_folder(tmp_path / "UTKFace", faces(2))
+    load(folder)
+    (home,) = cache.iterdir()
+    damage(home)
+    with pytest.raises(ValueError, match=r"is damaged .*: remove that folder"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("size", "error", "message"),
+    [
+        (0, ValueError, "size must be an integer >= 1"),
+        (5000, ValueError, "size must be at most 4096 pixels; found 5000"),
+        (1.5, TypeError, "size must be an integer"),
+    ],
+)
+def test_the_size_must_make_sense(tmp_path, size, error, message):
+    with pytest.raises(error, match=message):
+        load(write_folder(tmp_path / "UTKFace", faces(1)), size=size)
+
+
+# Where it is looked for.
+
+
+def test_utkface_is_found_in_the_folder_of_data_or_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIV_DATA_DIR", str(tmp_path / "data"))
+    with pytest.raises(FileNotFoundError, match=r"UTKFace is neither in BIV_DATA_DIR .*licence"):
+        load_utkface()
+    (cache_dir() / "utkface").mkdir(parents=True)
+    write_tar(cache_dir() / "utkface" / "UTKFace.tar.gz", faces(2))
+    assert len(load_utkface(size=8)) == 2
+    write_folder(tmp_path / "data" / "utkface" / "UTKFace", faces(3))
+    assert len(load_utkface(size=8)) == 3
+    with pytest.raises(FileNotFoundError, match="neither a folder of images nor an archive"):
+        load_utkface(tmp_path / "nowhere")

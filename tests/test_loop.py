@@ -1,0 +1,338 @@
+"""One network at a time: accumulation, precision, checkpoints, and what a test leaves alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import biv
+from biv.epsilon import MinimumBatchSize
+from biv.models import MLP, ResNet18
+from biv.training import Compute, Member, Schedule, Triplets, load_checkpoint, train_module
+from biv.training.loop import Loop
+
+
+def tables(rows=50, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 4, generator=generator, dtype=torch.float64)
+    variance = torch.rand(rows, generator=generator, dtype=torch.float64) ** 4
+    noise = variance.sqrt() * torch.randn(rows, generator=generator, dtype=torch.float64)
+    return Triplets(x, x[:, 0] + noise, variance)
+
+
+def faces(rows=12, size=32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (rows, size, size, 3), generator=generator, dtype=torch.uint8)
+    y, variance = torch.randn(rows, generator=generator), torch.rand(rows, generator=generator)
+    return Triplets(images.permute(0, 3, 1, 2), y, variance)
+
+
+def small(member):
+    """A network for images that is trained in a moment, with batch statistics as ResNet has."""
+    generator = member.generators()[0]
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 5, stride=4), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(196, 1)
+    )
+    for parameter in network.parameters():
+        nn.init.uniform_(parameter, -0.1, 0.1, generator=generator)
+    return nn.Sequential(Pixels(), network)
+
+
+class Pixels(nn.Module):
+    def forward(self, images):
+        return images.float() / 128 - 1
+
+
+def network_of(member):
+    return MLP(features=4)(member.generators()[0]).double()
+
+
+def parameters(network):
+    return torch.cat([p.detach().flatten() for p in network.state_dict().values()])
+
+
+# Gradient accumulation.
+
+LOSSES = {
+    "biv": biv.BIVLoss(0.01),
+    "biv, ε by batch": biv.BIVLoss(MinimumBatchSize(fraction=0.4)),
+    "l2": biv.L2Loss(),
+    "iv": biv.IVLoss(0.05),
+    "cutoff": biv.CutoffLoss(0.3),
+    "mae": biv.BIVLoss(0.05, base="mae"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("micro", [1, 3, 7, 16, 40])
+def test_accumulated_gradients_are_those_of_the_batch(loss, micro):
+    member = Member(tables(), loss=loss, test=replace(tables(seed=1), variance=None))
+    schedule = Schedule(epochs=2, batch_size=16)  # the last batch has two rows
+    runs = {}
+    for compute in (Compute(), Compute(micro_batch=micro)):
+        network = network_of(member)
+        runs[compute.micro_batch] = (
+            train_module(network, member, schedule, compute=compute, progress=False),
+            parameters(network),
+        )
+    whole, parts = runs[None], runs[micro]
+    np.testing.assert_allclose(parts[0].train_loss, whole[0].train_loss, rtol=1e-12)
+    np.testing.assert_allclose(parts[0].test_loss, whole[0].test_loss, rtol=1e-10)
+    assert np.array_equal(parts[0].effective_batch_size, whole[0].effective_batch_size)
+    torch.testing.assert_close(parts[1], whole[1], rtol=1e-10, atol=1e-12)
+
+
+def test_normalising_each_part_by_itself_would_be_another_loss():
+    member = Member(tables(), loss=biv.BIVLoss(0.01))
+    loop = Loop(network_of(member), member, Schedule(batch_size=16), Compute(micro_batch=4))
+    rows = torch.arange(16)
+    found = loop._backward(rows)
+    train = member.train
+    losses = [
+        member.loss(loop.model(train.x[part]), train.y[part], train.variance[part]).item()
+        for part in torch.split(rows, 4)
+    ]
+    assert abs(found - np.mean(losses)) > 0.01 * abs(found)
+
+
+def test_gradients_of_a_network_for_images_add_up_in_evaluation_mode():
+    """With batch statistics fixed, micro-batches give the gradient of the batch there, too."""
+    member = Member(faces())
+    gradients = []
+    for micro in (None, 5):
+        network = small(member)
+        loop = Loop(network, member, Schedule(batch_size=12), Compute(micro_batch=micro))
+        network.eval()
+        loop._backward(torch.arange(12))
+        gradients.append(torch.cat([p.grad.flatten() for p in network.parameters()]))
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
+
+
+# Rows, modes and precision.
+
+
+def test_images_are_not_copied_and_only_the_rows_named_are_learned_from():
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 3, 32, 32), dtype=np.uint8)
+    pixels.flags.writeable = False
+    y = np.arange(9.0)
+    y[6:] = np.nan  # of others than the rows
+    member = Member(Triplets(pixels, y, np.ones(9)), rows=torch.arange(6))
+    assert member.train.x.numpy().base is pixels or np.shares_memory(member.train.x, pixels)
+    assert member.train.y.dtype == torch.float32
+    history = train_module(small(member), member, Schedule(epochs=2, batch_size=6), progress=False)
+    np.testing.assert_allclose(history.effective_batch_size, 6.0)
+    assert repr(member.train).startswith("Triplets(9 rows, 3×32×32 features, 1 labels each")
+
+
+def test_a_test_is_in_evaluation_mode_and_changes_nothing():
+    train, test = faces(), replace(faces(seed=1), variance=None)
+    schedule = Schedule(epochs=2, batch_size=5, test_every=2)
+    plain, tested = Member(train), Member(train, test)
+    networks = [small(plain), small(tested)]
+    histories = [
+        train_module(network, member, schedule, progress=False)
+        for network, member in zip(networks, (plain, tested), strict=True)
+    ]
+    assert torch.equal(parameters(networks[0]), parameters(networks[1]))
+    assert np.array_equal(histories[0].train_loss, histories[1].train_loss)
+    assert histories[1].test_step.tolist() == [2, 4, 6]
+    assert not networks[1].training
+    with torch.no_grad():
+        last = F.mse_loss(networks[1](test.x), test.y).item()
+    np.testing.assert_allclose(histories[1].test_loss[-1], last, rtol=1e-5)
+
+
+def test_bfloat16_is_close_and_its_loss_is_in_full_precision():
+    member = Member(faces(), faces(seed=1).__class__(faces(seed=1).x, faces(seed=1).y))
+    seen = []
+
+    class Watched(biv.BIVLoss):
+        def forward(self, pred, *arguments, **named):
+            seen.append(pred.dtype)
+            return super().forward(pred, *arguments, **named)
+
+    half = replace(member, loss=Watched())
+    schedule = Schedule(epochs=1, batch_size=12)
+    networks = small(member), small(member)
+    full = train_module(networks[0], member, schedule, progress=False)
+    less = train_module(networks[1], half, schedule, compute=Compute(bfloat16=True), progress=False)
+    assert seen == [torch.float32]
+    assert full.train_loss[0] != less.train_loss[0]
+    np.testing.assert_allclose(less.train_loss, full.train_loss, rtol=0.03)
+    assert {p.dtype for p in networks[1].parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"micro_batch": 0}, ValueError, "micro_batch must be an integer >= 1"),
+        ({"device": "abacus"}, ValueError, "device: .*found 'abacus'"),
+    ],
+)
+def test_what_cannot_be_computed_on(settings, error, message):
+    with pytest.raises(error, match=message):
+        Compute(**settings)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error_and_left_open_is_the_cpu():
+    with pytest.raises(ValueError, match="no GPU that torch can use; found 'cuda'"):
+        Compute(device="cuda")
+    assert Compute(device=None).place == torch.device("cpu")
+
+
+def test_a_stack_is_for_tables():
+    from biv.training import train_stack
+
+    with pytest.raises(ValueError, match="train images with train_module"):
+        train_stack(MLP(features=3), [Member(faces())], Schedule())
+
+
+# Checkpoints.
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_after(loop_class, monkeypatch, steps):
+    train = loop_class._train
+
+    def interrupted(self, rows):
+        if self.step == steps:
+            raise StoppedError
+        return train(self, rows)
+
+    monkeypatch.setattr(loop_class, "_train", interrupted)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "compute"),
+    [
+        (Schedule(epochs=4, batch_size=5, test_every=2), Compute()),
+        (Schedule(epochs=4, batch_size=5, averaging=2.0), Compute()),
+        (Schedule(epochs=4, batch_size=5, optimizer="sgd", momentum=0.9), Compute(micro_batch=2)),
+        (Schedule(epochs=4, batch_size=5), Compute(bfloat16=True)),
+    ],
+)
+@pytest.mark.parametrize("steps", [0, 4, 7])
+def test_what_is_resumed_ends_to_the_bit_as_if_it_had_not_stopped(
+    tmp_path, monkeypatch, schedule, compute, steps
+):
+    member = Member(faces(), Triplets(faces(seed=1).x, faces(seed=1).y), loss=biv.BIVLoss())
+
+    def dropping():
+        torch.manual_seed(3)  # the dropout's
+        return nn.Sequential(nn.Dropout2d(0.2), small(member)[1])
+
+    class Floats(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = dropping()
+
+        def forward(self, images):
+            return self.inner(images.float() / 128 - 1)
+
+    settings = {"compute": compute, "progress": False}
+    whole, parts = Floats(), None
+    expected = train_module(whole, member, schedule, **settings)
+    with monkeypatch.context() as patch:
+        stop_after(Loop, patch, steps)
+        with pytest.raises(StoppedError):
+            train_module(Floats(), member, schedule, checkpoint=tmp_path / "c", **settings)
+    torch.manual_seed(99)  # another process
+    parts = Floats()
+    torch.manual_seed(98)
+    found = train_module(parts, member, schedule, checkpoint=tmp_path / "c", **settings)
+    assert torch.equal(parameters(whole), parameters(parts))
+    for name in ("train_loss", "effective_batch_size", "test_loss", "test_step"):
+        assert np.array_equal(getattr(expected, name), getattr(found, name)), name
+
+
+def test_a_training_that_is_done_is_not_done_again(tmp_path, monkeypatch):
+    member, schedule = Member(faces()), Schedule(epochs=2, batch_size=6)
+    first, again = small(member), small(member)
+    train_module(first, member, schedule, checkpoint=tmp_path / "c", progress=False)
+    stop_after(Loop, monkeypatch, 4)
+    train_module(again, member, schedule, checkpoint=tmp_path / "c", progress=False)
+    assert torch.equal(parameters(first), parameters(again))
+
+
+def test_more_epochs_go_on_from_a_shorter_training(tmp_path):
+    member, schedule = Member(faces()), Schedule(epochs=3, batch_size=6, test_every=2)
+    once, twice = small(member), small(member)
+    whole = train_module(once, member, schedule, progress=False)
+    for epochs in (1, 3):
+        twice = small(member)
+        found = train_module(
+            twice,
+            member,
+            replace(schedule, epochs=epochs),
+            checkpoint=tmp_path / "c",
+            progress=False,
+        )
+    assert torch.equal(parameters(once), parameters(twice))
+    assert np.array_equal(whole.train_loss, found.train_loss)
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"member": {"learning_rate": 0.1}}, "the learning rate of member 0"),
+        ({"member": {"seed": 5}}, "the first parameters, the seeds of member 0"),
+        ({"member": {"loss": biv.L2Loss()}}, "the loss of member 0"),
+        ({"member": {"train": faces(seed=7)}}, "the training rows of member 0"),
+        ({"member": {"rows": torch.arange(10)}}, "the training rows of member 0"),
+        ({"schedule": {"batch_size": 4}}, "the schedule"),
+        ({"compute": {"micro_batch": 2}}, "the precision"),
+        ({"compute": {"bfloat16": True}}, "the precision"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_an_error(tmp_path, change, differs):
+    member, schedule, compute = Member(faces()), Schedule(epochs=1, batch_size=6), Compute()
+    settings = {"checkpoint": tmp_path / "c", "progress": False}
+    train_module(small(member), member, schedule, compute=compute, **settings)
+    before = (tmp_path / "c").read_bytes()
+    member = replace(member, **change.get("member", {}))
+    schedule = replace(schedule, **change.get("schedule", {}))
+    compute = replace(compute, **change.get("compute", {}))
+    with pytest.raises(ValueError, match=f"differs in {differs}. Move it away"):
+        train_module(small(member), member, schedule, compute=compute, **settings)
+    assert (tmp_path / "c").read_bytes() == before
+
+
+def test_a_state_between_epochs_only():
+    member = Member(faces())
+    loop = Loop(small(member), member, Schedule(epochs=1, batch_size=6))
+    loop._train(torch.arange(6))
+    with pytest.raises(ValueError, match="at the end of an epoch of 2 steps; found 1 steps done"):
+        loop.state_dict()
+
+
+def test_a_diverged_training_stays_so(tmp_path):
+    member = Member(faces(), learning_rate=1e30)
+    settings = {"checkpoint": tmp_path / "c", "progress": False}
+    schedule = Schedule(epochs=3, batch_size=6)
+    first = train_module(small(member), member, schedule, **settings)
+    again = train_module(small(member), member, schedule, **settings)
+    assert first.diverged_at == again.diverged_at
+    assert first.diverged_at is not None
+    assert np.array_equal(first.train_loss, again.train_loss, equal_nan=True)
+    assert load_checkpoint(tmp_path / "c")["diverged_at"] == first.diverged_at
+
+
+@pytest.mark.slow
+def test_resnet_resumes_to_the_bit(tmp_path, monkeypatch):
+    member = Member(faces(rows=8), Triplets(faces(seed=1).x, faces(seed=1).y))
+    schedule = Schedule(epochs=2, batch_size=4, test_every=2)
+    networks = [ResNet18()(member.generators()[0]) for _ in range(3)]
+    train_module(networks[0], member, schedule, progress=False)
+    with monkeypatch.context() as patch:
+        stop_after(Loop, patch, 3)
+        with pytest.raises(StoppedError):
+            train_module(networks[1], member, schedule, checkpoint=tmp_path / "c", progress=False)
+    train_module(networks[2], member, schedule, checkpoint=tmp_path / "c", progress=False)
+    assert torch.equal(parameters(networks[0]), parameters(networks[2]))
