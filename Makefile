@@ -40,9 +40,10 @@ format: $(STAMP) ## rewrite the sources in the one format
 mutants: $(STAMP) ## break the library in many places, one at a time, and see a test fail each time
 	$(BIN)/python tests/mutants.py
 
-bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops: ratios inside one run
+bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops, images beside the bare network
 	$(BIN)/python benchmarks/loss.py --out build/bench/loss.md
 	$(BIN)/python benchmarks/training.py --out build/bench/training.md
+	$(BIN)/python benchmarks/images.py --out build/bench/images.md
 
 bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: half an hour, goes on where it stopped
 	$(BIN)/python benchmarks/quality.py --out build/bench/quality.md

@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="paper: 100 epochs, tested after every step (faces: 16,000 of 200×200, 20 epochs, for "
         "a GPU); laptop: 60 epochs, tested after every 7th (faces: 4,000 of 64×64, 12 epochs, "
         "every 15th: 14 minutes a run on a core); smoke: 20 epochs on 12 %% of the rows (faces: "
-        "256 of 32×32, 5 epochs), to see that it runs (default: paper)",
+        "128 of 32×32, 3 epochs), to see that it runs (default: paper)",
     )
     parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
@@ -99,6 +99,8 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
             f"{about} in {jobs} processes.",
             flush=True,
         )
+        if told := protocol.left_out(options.dataset, missing[0].pixels):
+            print(told, flush=True)
     plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))
     print(f"{plan.trained} runs trained, {plan.stored} were stored already.")
     return store, plan

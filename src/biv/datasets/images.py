@@ -48,6 +48,7 @@ LARGEST_SIDE = 4096  # pixels, of what is asked for
 ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
 STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
 SHOWN = 3  # files that a warning names
+REPEATED = "has the bytes of"
 
 
 class Skipped(NamedTuple):
@@ -255,7 +256,7 @@ def _survey(
     first: dict[bytes, str] = {}
     for name in sorted(digests):
         if digests[name] in first:
-            skipped[name] = f"has the bytes of {first[digests[name]]}"
+            skipped[name] = f"{REPEATED} {first[digests[name]]}"
         else:
             first[digests[name]] = name
     return list(first.values()), skipped

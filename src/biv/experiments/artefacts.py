@@ -91,7 +91,7 @@ class FaceScale(NamedTuple):
 FACES = {
     "paper": FaceScale(16_000, 4_000, pixels=200, epochs=20),
     "laptop": FaceScale(4_000, 1_000, pixels=64, epochs=12, batch_size=128, test_every=15),
-    "smoke": FaceScale(256, 64, pixels=32, epochs=5, batch_size=32),
+    "smoke": FaceScale(128, 64, pixels=32, epochs=3, batch_size=32),
 }
 
 

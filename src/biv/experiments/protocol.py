@@ -5,6 +5,7 @@ Every departure from the paper's text is numbered here and in paper/DEVIATIONS.m
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from biv import noise as noises
 from biv.datasets import (
     Dataset,
     FeatureScaler,
+    ImageDataset,
     LabelScaler,
     Pixels,
     load_bike,
@@ -24,6 +26,7 @@ from biv.datasets import (
     load_utkface,
     split_rows,
 )
+from biv.datasets.images import REPEATED, SHOWN
 from biv.experiments.spec import Loss, Noise, Run
 from biv.models import MLP, ResNet18
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
@@ -59,7 +62,9 @@ def source(dataset: str, pixels: int | None = None) -> Source:
     # NOTE[DIFF] 7: the statistics of all rows, clean labels included.
     if pixels is not None:
         # NOTE[DIFF] 18: all distinct files. NOTE[DIFF] 19: channel by channel.
-        faces = load_utkface(size=pixels)
+        with warnings.catch_warnings():  # `left_out` has it, for whoever tells people once
+            warnings.filterwarnings("ignore", ".*are left out")
+            faces = load_utkface(size=pixels)
         scale = LabelScaler.fit(faces.y)
         return Source(faces, faces.x, scale, 2_000.0, pixels=Pixels.fit(faces.x))
     data = load_bike() if dataset == "bike" else load_bike_2011()
@@ -68,6 +73,23 @@ def source(dataset: str, pixels: int | None = None) -> Source:
     mean = 20_000.0 if dataset == "bike" else scaler.variance_raw(0.608)
     x = FeatureScaler.fit(data.x)(data.x)
     return Source(data, x, scaler, float(mean), _quiet_hours(data))
+
+
+def left_out(dataset: str, pixels: int | None) -> str | None:
+    """What was not used of a folder of images, in words; None if all was."""
+    data = source(dataset, pixels).data
+    if not isinstance(data, ImageDataset) or not data.skipped:
+        return None
+    repeated = sum(one.reason.startswith(REPEATED) for one in data.skipped)
+    others = [one for one in data.skipped if not one.reason.startswith(REPEATED)]
+    words = [f"{repeated} repeat another's bytes"] if repeated else []
+    words += [f"{one.name}: {one.reason}" for one in others[:SHOWN]]
+    if len(others) > SHOWN:
+        words.append(f"and {len(others) - SHOWN} more, which load_utkface().skipped has")
+    return (
+        f"{dataset}: {len(data):,} images; {len(data.skipped)} files are left out "
+        f"({'; '.join(words)})."
+    )
 
 
 def _quiet_hours(data: Dataset) -> npt.NDArray[np.bool_]:

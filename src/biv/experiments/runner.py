@@ -80,7 +80,7 @@ def rows_forward(runs: Sequence[Run]) -> float:
 def seconds_an_image(pixels: int, count: int = 16) -> float:
     """What an image passed forward costs here, a step of training counting as three."""
     images = torch.zeros(count, 3, pixels, pixels, dtype=torch.uint8)
-    member = Member(Triplets(images, torch.zeros(count)))
+    member = Member(Triplets(images, torch.zeros(count), torch.ones(count)))
     module = ResNet18()(member.generators()[0])
     loop = Loop(module, member, Schedule(epochs=2, batch_size=count), Compute(device=None))
     with steady_machine(1):
@@ -224,7 +224,14 @@ def complete(
         return Plan(len(wanted), 0, [])
     store.add([])  # a store that cannot be written to is an error here, not after the training
     for dataset, pixels in {(run.dataset, run.pixels) for run in missing}:
-        protocol.source(dataset, pixels)  # a data set that is not on hand is an error here, once
+        # A data set that is not on hand, or too small for anything, is an error here, once.
+        rows = len(protocol.source(dataset, pixels).data)
+        needed = min(r.train_rows + r.test_rows for r in missing if r.dataset == dataset)
+        if needed > rows:
+            raise ValueError(
+                f"{dataset} has {rows:,} rows here, and these runs need {needed:,}: choose a "
+                "smaller preset"
+            )
     workers = jobs or default_jobs(missing)
     stacks = pack(missing, workers)
     failed: list[Failure] = []
