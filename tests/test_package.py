@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import biv
+from images import disc, encoded, write_folder
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,6 +37,8 @@ CONTRACT = [
     "datasets.load_amyloid",
     "datasets.load_bike",
     "datasets.load_bike_2011",
+    "datasets.load_utkface",
+    "datasets.read_table",
 ]
 
 
@@ -87,7 +90,13 @@ def test_torch_2_13_is_admitted():
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text()
 
 
-def test_every_python_block_of_the_readme_runs(capsys):
+def test_every_python_block_of_the_readme_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
+    rows = {f"{n}.png": (n % 7, 0.1 + n % 3) for n in range(20)}
+    write_folder(tmp_path / "photos", {n: encoded(disc(3, shift=int(n[:-4]))) for n in rows})
+    lines = [f"{name},{y},{err}\n" for name, (y, err) in rows.items()]
+    (tmp_path / "photos.csv").write_text("file,y,y_err\n" + "".join(lines))
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len(blocks) >= 6
     namespace = {}

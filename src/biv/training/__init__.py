@@ -5,6 +5,7 @@ from biv.training.compute import Compute
 from biv.training.crossfit import CrossFit, cross_fit
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.history import History, smoothed
+from biv.training.loop import predict_module
 from biv.training.stack import Stack
 from biv.training.train import Trained, train_module, train_reference, train_stack
 
@@ -19,6 +20,7 @@ __all__ = [
     "Triplets",
     "cross_fit",
     "load_checkpoint",
+    "predict_module",
     "save_checkpoint",
     "smoothed",
     "train_module",

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from biv import _checks
 from biv.training.checkpoint import digest, fingerprint, require_room, require_same
-from biv.training.compute import PLAIN, Compute
-from biv.training.data import Member, Schedule
+from biv.training.compute import HERE, PLAIN, Compute
+from biv.training.data import Member, Schedule, as_features
 from biv.training.history import History
 from biv.weights import effective_batch_size
 
@@ -111,9 +111,7 @@ class Loop:
         return total
 
     def _forward(self, x: Tensor) -> Tensor:
-        with self.compute.precision():
-            pred: Tensor = self.model(self.compute.moved(x))
-        return pred.float() if self.compute.bfloat16 else pred
+        return forward(self.model, x, self.compute)
 
     def _test(self) -> bool:
         test = self.member.test
@@ -128,10 +126,10 @@ class Loop:
         """What the network, or its average, predicts in evaluation mode, (N, D), on the CPU."""
         # A table is small; images are passed as many at a time as in training.
         size = self.compute.micro_batch or self.schedule.batch_size
-        parts = torch.split(x, size) if x.ndim > 2 else [x]
         self.model.eval()
         with self.average.in_place():
-            return torch.cat([self._forward(part).to(self.member.train.y) for part in parts])
+            found = [self._forward(part) for part in torch.split(x, size if x.ndim > 2 else len(x))]
+        return torch.cat(found).to(self.member.train.y)
 
     def history(self) -> History:
         """The curves, NaN beyond where it is."""
@@ -196,6 +194,40 @@ class Loop:
         for name in ("losses", "sizes", "scores"):
             known = state[name].numpy()[: len(getattr(self, name))]
             getattr(self, name)[: len(known)] = known
+
+
+def forward(model: nn.Module, x: Tensor, compute: Compute) -> Tensor:
+    """What a module makes of rows, in full precision."""
+    with compute.precision():
+        pred: Tensor = model(compute.moved(x))
+    return pred.float() if compute.bfloat16 else pred
+
+
+@torch.no_grad()
+def predict_module(
+    model: nn.Module, x: Any, *, batch_size: int = 256, compute: Compute = HERE
+) -> Tensor:
+    """What a module predicts in evaluation mode, (N, D), on the CPU, some rows at a time.
+
+    Args:
+        model: Takes rows of x; it is in the mode it was in afterwards, and on the device of
+            `compute`.
+        x: Features, (N, F), or images, (N, C, H, W): a tensor, or an array as data sets have it.
+        batch_size: Rows at a time.
+        compute: Device and precision.
+
+    Example:
+        >>> predict_module(torch.nn.Linear(3, 1), np.zeros((1000, 3))).shape
+        torch.Size([1000, 1])
+    """
+    rows = as_features(x)
+    size = _checks.integer("batch_size", batch_size, at_least=1)
+    training = model.training
+    model.to(compute.place).eval()
+    try:
+        return torch.cat([forward(model, part, compute).cpu() for part in torch.split(rows, size)])
+    finally:
+        model.train(training)
 
 
 def _draws(place: torch.device) -> dict[str, Tensor]:
