@@ -1,5 +1,6 @@
 """Folders and archives of images: what becomes a row, what does not, and what is refused."""
 
+import errno
 import io
 import os
 import subprocess
@@ -365,6 +366,23 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(images, "_image", fail)
     with pytest.raises(MemoryError):
         load(write_folder(tmp_path / "UTKFace", faces(4)))
+    assert left_behind(cache) == []
+
+
+@pytest.mark.parametrize("where", ["posix_fallocate", "mkdir"])
+def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
+    tmp_path, cache, monkeypatch, where
+):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = write_folder(tmp_path / "UTKFace", faces(4))
+    if where == "mkdir":
+        monkeypatch.setattr("pathlib.Path.mkdir", full)
+    else:
+        monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left on device: set BIV_CACHE_DIR to a folder"):
+        load(folder)
     assert left_behind(cache) == []
 
 

@@ -17,6 +17,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import math
 import os
 import shutil
 import tarfile
@@ -191,9 +192,12 @@ def _make(
     progress: bool,
 ) -> None:
     """Decode all files beside `home`, and put them there when they are complete."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    _clear_stale(home.parent)
-    beside = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}."))
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        _clear_stale(home.parent)
+        beside = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}."))
+    except OSError as error:
+        raise _elsewhere(error, home) from error
     try:
         with tqdm(
             desc=f"reading {files.source.name}", unit="file", delay=2.0, dynamic_ncols=True,
@@ -268,7 +272,7 @@ def _fill(
     """Write every image to its place, then close the gaps; the files that are none, and why."""
     place = {name: row for row, name in enumerate(names)}
     shape = (len(names), side, side, len(CHANNELS))
-    rows = np.memmap(path, dtype=np.uint8, mode="w+", shape=shape)
+    rows = _mapped(path, shape)
     refused: dict[str, str] = {}
 
     def put(name: str, content: bytes) -> None:
@@ -303,6 +307,23 @@ def _fill(
         file.truncate(len(kept) * side * side * len(CHANNELS))
         os.fsync(file.fileno())
     return refused
+
+
+def _mapped(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    """A new file of this shape, mapped to memory; where there is no room for it, an error."""
+    try:
+        with path.open("wb") as file:  # a mapped file would end the process, where the disk is full
+            os.posix_fallocate(file.fileno(), 0, math.prod(shape))
+    except AttributeError:  # not on this system
+        pass
+    except OSError as error:
+        raise _elsewhere(error, path) from error
+    return np.memmap(path, dtype=np.uint8, mode="w+", shape=shape)
+
+
+def _elsewhere(error: OSError, path: Path) -> OSError:
+    hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with room"
+    return OSError(error.errno, hint, str(path))
 
 
 def _finished(futures: Iterable[Future[None]]) -> int:
@@ -362,11 +383,11 @@ class _Files:
 class _Folder(_Files):
     def __init__(self, source: Path, ignore: Iterable[Path]) -> None:
         self.source = source
-        known = {path.resolve() for path in ignore}
+        known = {path.name: path.resolve() for path in ignore}
         self._found = sorted(
             (path.relative_to(source).as_posix(), path)
             for path in source.rglob("*")
-            if not path.is_dir() and (not known or path.resolve() not in known)
+            if not path.is_dir() and not (path.name in known and path.resolve() in known.values())
         )
 
     def identity(self) -> list[tuple[str, int, int]]:
