@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -309,7 +310,7 @@ def _fill(
     return refused
 
 
-def _mapped(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.uint8]]:
     """A new file of this shape, mapped to memory; where there is no room for it, an error."""
     try:
         with path.open("wb") as file:  # a mapped file would end the process, where the disk is full
@@ -381,29 +382,44 @@ class _Files:
 
 
 class _Folder(_Files):
+    """Subfolders too, but not those that are links, which may lead in circles."""
+
     def __init__(self, source: Path, ignore: Iterable[Path]) -> None:
         self.source = source
         known = {path.name: path.resolve() for path in ignore}
         self._found = sorted(
-            (path.relative_to(source).as_posix(), path)
-            for path in source.rglob("*")
-            if not path.is_dir() and not (path.name in known and path.resolve() in known.values())
+            (
+                (name, entry)
+                for name, entry in _entries(source)
+                if known.get(entry.name) is None or Path(entry.path).resolve() != known[entry.name]
+            ),
+            key=itemgetter(0),
         )
 
     def identity(self) -> list[tuple[str, int, int]]:
         found = []
-        for name, path in self._found:
-            state = path.stat() if path.exists() else path.lstat()
+        for name, entry in self._found:
+            state = entry.stat(follow_symlinks=entry.is_file())
             found.append((name, state.st_size, state.st_mtime_ns))
         return found
 
     def contents(self) -> Iterator[tuple[str, bytes | None]]:
-        for name, path in self._found:
-            if not path.is_file():
+        for name, entry in self._found:
+            if not entry.is_file():
                 yield name, None
                 continue
-            with path.open("rb") as file:
+            with Path(entry.path).open("rb") as file:
                 yield name, file.read(LARGEST_FILE + 1)
+
+
+def _entries(folder: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """All that is not a folder, by its name below the first; faster than pathlib by far."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(Path(entry.path), f"{prefix}{entry.name}/")
+            else:
+                yield prefix + entry.name, entry
 
 
 class _Archive(_Files):
