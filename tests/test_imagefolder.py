@@ -62,6 +62,7 @@ def test_new_labels_of_the_same_images_use_the_same_cache(tmp_path, monkeypatch)
 
 def test_files_that_the_table_does_not_name_are_reported(tmp_path):
     folder = write_folder(tmp_path / "photos", PHOTOS)
+    assert len(read(folder, table(tmp_path / "labels.csv"))) == 6
     some = dict(list(ROWS.items())[:4])
     with pytest.warns(UserWarning, match=r"2 of 6 files .*right/5.png: not named in the table"):
         data = read(folder, table(tmp_path / "labels.csv", some))

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -157,19 +158,19 @@ def test_statistics_of_pixels():
 def test_files_that_are_no_images_are_left_out_and_reported(tmp_path):
     whole = encoded(disc(12, size=100), "JPEG")
     files = faces(3) | {
-        "1_0_0_empty.jpg": b"",
-        "2_0_0_text.jpg": b"not an image at all",
-        "3_0_0_cut.jpg": whole[: len(whole) // 2],
-        "4_0_0_cut.png": encoded(disc(4, size=100))[:200],
+        "0_0_0_empty.jpg": b"",
+        "0_0_0_text.jpg": b"not an image at all",
+        "0_0_0_cut.jpg": whole[: len(whole) // 2],
+        "0_0_0_cut.png": encoded(disc(4, size=100))[:200],
     }
     data = load(write_folder(tmp_path / "UTKFace", files))
     assert data.y.tolist() == [10, 11, 12]
     for row in range(3):  # the gaps are closed
         assert np.array_equal(data.x[row].transpose(1, 2, 0), disc(3 + row, shift=row))
     reasons = dict(data.skipped)
-    assert reasons["1_0_0_empty.jpg"] == reasons["2_0_0_text.jpg"] == "not an image"
-    assert reasons["3_0_0_cut.jpg"].startswith("cut off or damaged (")
-    assert reasons["4_0_0_cut.png"].startswith("cut off or damaged (")
+    assert reasons["0_0_0_empty.jpg"] == reasons["0_0_0_text.jpg"] == "not an image"
+    assert reasons["0_0_0_cut.jpg"].startswith("cut off or damaged (")
+    assert reasons["0_0_0_cut.png"].startswith("cut off or damaged (")
     assert "4 files left out" in repr(data)
 
 
@@ -252,7 +253,7 @@ def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, cache, files
 )
 def test_an_archive_is_as_good_as_a_folder_whatever_its_order(tmp_path, write):
     files = faces(5) | {"notes.txt": b"hello"}
-    shuffled = {f"UTKFace/{name}": files[name] for name in sorted(files, key=lambda n: n[::-1])}
+    shuffled = {f"UTKFace/{name}": files[name] for name in sorted(files, reverse=True)}
     data = load(write(tmp_path, shuffled))
     assert data.y.tolist() == [10, 11, 12, 13, 14]
     assert np.array_equal(data.x[4].transpose(1, 2, 0), disc(7, shift=4))
@@ -309,6 +310,34 @@ def test_an_archive_that_is_cut_off_is_refused(tmp_path, cache, write, share):
     with pytest.raises(ValueError, match="is refused: it is no archive, or is cut off or damaged"):
         load(archive)
     assert left_behind(cache) == []
+
+
+@pytest.mark.parametrize("write", [write_tar, write_zip, partial(write_tar, mode="w:xz")])
+def test_an_archive_that_is_damaged_anywhere_is_refused_or_read_right(tmp_path, write):
+    """A byte changed here and there: an error that says so, or files that are left out."""
+    noisy = np.random.default_rng(0).integers(0, 256, (20, 20, 3), dtype=np.uint8)
+    files = {f"{n}_0_0_1.png": encoded(noisy + np.uint8(n)) for n in range(1, 4)}
+    content = write(tmp_path / "whole.x", files).read_bytes()
+    refused = 0
+    for place in range(0, len(content), len(content) // 25):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x55
+        (tmp_path / "UTKFace.x").write_bytes(damaged)
+        os.utime(tmp_path / "UTKFace.x", (0, place))
+        try:
+            load(tmp_path / "UTKFace.x", size=4)
+        except ValueError as error:
+            refused += "UTKFace.x" in str(error)
+    assert refused >= 8
+
+
+def test_an_encrypted_archive_is_refused(tmp_path):
+    content = bytearray(write_zip(tmp_path / "whole.zip", faces(1)).read_bytes())
+    content[6] |= 1  # of the entry, and of the list at the end
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "UTKFace.zip").write_bytes(content)
+    with pytest.raises(ValueError, match=r"is refused: .*encrypted"):
+        load(tmp_path / "UTKFace.zip")
 
 
 def test_two_entries_of_one_name_refuse_the_archive(tmp_path):
@@ -432,7 +461,9 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(tmp_path, c
         lambda home: (home / "pixels.bin").unlink(),
         lambda home: (home / "contents.json").write_text("{"),
         lambda home: (home / "contents.json").write_text("{}"),
-        lambda home: (home / "contents.json").write_text('{"format": 0, "names": [], "size": 1}'),
+        lambda home: (home / "contents.json").write_text(
+            (home / "contents.json").read_text().replace("biv images 1", "biv images 0")
+        ),
     ],
 )
 def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, cache, damage):

@@ -17,8 +17,10 @@ import hashlib
 import importlib.util
 import io
 import json
+import lzma
 import math
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -48,6 +50,11 @@ LARGEST_IMAGE = 64 << 20  # pixels
 LARGEST_FILE = 256 << 20  # bytes
 LARGEST_SIDE = 4096  # pixels, of what is asked for
 ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
+# What archives raise that are cut off, damaged, encrypted or compressed in an unknown way.
+DAMAGED = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
 STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
 SHOWN = 3  # files that a warning names
 REPEATED = "has the bytes of"
@@ -442,8 +449,7 @@ class _Archive(_Files):
             for entry in archive.infolist():
                 name = self._safe(entry.filename, entry.file_size)
                 if not entry.is_dir():
-                    with archive.open(entry) as file:
-                        yield name, self._read(file, entry.filename)
+                    yield name, archive.read(entry)
 
     def _tarred(self) -> Iterator[tuple[str, bytes | None]]:
         with tarfile.open(self.source, mode="r|*") as archive:
@@ -452,39 +458,29 @@ class _Archive(_Files):
                 if entry.isfile():
                     file = archive.extractfile(entry)
                     assert file is not None
-                    yield name, self._read(file, entry.name)
+                    yield name, file.read()
                 elif not entry.isdir():
                     yield name, None
 
     def _safe(self, name: str, size: int) -> str:
         path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]):
+        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             raise ValueError(
                 f"{self.source} is refused: its entry {name!r} lies outside its folder"
             )
-        self._limit(name, size)
-        return path.as_posix()
-
-    def _limit(self, name: str, size: int) -> None:
-        if size > LARGEST_FILE:
+        if size > LARGEST_FILE:  # it is not read further than that, whatever it may unpack to
             raise ValueError(
                 f"{self.source} is refused: its entry {name!r} unpacks to more than "
                 f"{LARGEST_FILE:,} bytes"
             )
-
-    def _read(self, file: Any, name: str) -> bytes:
-        content: bytes = file.read(LARGEST_FILE + 1)
-        self._limit(name, len(content))  # what the archive says of itself may not be so
-        return content
+        return path.as_posix()
 
 
 @contextmanager
 def _whole(source: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+    except DAMAGED as error:
         raise ValueError(
             f"{source} is refused: it is no archive, or is cut off or damaged ({error})"
         ) from error
