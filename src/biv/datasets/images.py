@@ -17,7 +17,6 @@ import hashlib
 import importlib.util
 import io
 import json
-import lzma
 import math
 import os
 import re
@@ -52,7 +51,7 @@ LARGEST_SIDE = 4096  # pixels, of what is asked for
 ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
 # What archives raise that are cut off, damaged, encrypted or compressed in an unknown way.
 DAMAGED = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError,
     NotImplementedError, RuntimeError,
 )  # fmt: skip
 STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
