@@ -340,6 +340,14 @@ def test_an_encrypted_archive_is_refused(tmp_path):
         load(tmp_path / "UTKFace.zip")
 
 
+def test_an_entry_that_cannot_be_unpacked_refuses_the_archive(tmp_path):
+    content = bytearray(write_zip(tmp_path / "whole.zip", {"1_0_0_1.png": b"x" * 99}).read_bytes())
+    content[30 + len("1_0_0_1.png")] = 0x07  # no such kind of block
+    (tmp_path / "UTKFace.zip").write_bytes(content)
+    with pytest.raises(ValueError, match=r"is refused: .*invalid block type"):
+        load(tmp_path / "UTKFace.zip")
+
+
 def test_two_entries_of_one_name_refuse_the_archive(tmp_path):
     path = write_tar(tmp_path / "UTKFace.tar", {"1_0_0_1.png": encoded(disc(1))}, "w")
     with tarfile.open(path, "a") as archive:
