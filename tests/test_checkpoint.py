@@ -266,7 +266,7 @@ def test_what_is_asked_for_must_be_possible(tmp_path):
     stack.step = 1
     with pytest.raises(ValueError, match="at the end of an epoch of 6 steps; found 1"):
         stack.state_dict()
-    torch.save({"format": "biv checkpoint 1", "step": 0}, path)
+    torch.save({"format": "biv checkpoint 2", "step": 0}, path)
     with pytest.raises(ValueError, match=r"stack\.pt is not a complete checkpoint: it lacks"):
         train_stack(MODEL, two, schedule, checkpoint=path)
 
@@ -311,7 +311,7 @@ def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
     else:
         path.write_bytes(content)
     before = path.read_bytes()
-    reason = "must be a 'biv checkpoint 1'" if content == "another" else "is not a complete"
+    reason = "must be a 'biv checkpoint 2'" if content == "another" else "is not a complete"
     with pytest.raises(ValueError, match=rf"stack\.pt {reason}"):
         train_stack(MODEL, seven_members()[:2], schedule, checkpoint=path)
     assert path.read_bytes() == before

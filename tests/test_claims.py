@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from biv.experiments.artefacts import BIV, CLEAN, L2, PRESETS, Grid, Line, artefacts, gamma
-from biv.experiments.claims import claims, find
+from biv.experiments.claims import Compared, claims, find
 from biv.experiments.measures import Evidence, Lowest, Quotient, StepsTo, Times, Tuned, Variability
 from biv.experiments.spec import Loss
 from biv.experiments.store import Result
@@ -197,6 +197,13 @@ def test_the_lowest_of_a_run_that_did_not_stay_finite_is_the_error_of_a_constant
     assert Lowest(line).lines == (line,)
     short, results = line_of(np.full(7, 0.2))
     assert Lowest(short).values(Evidence(results, 1)) == {}
+
+
+def test_what_was_run_and_has_no_number_is_undecided_and_not_unrun():
+    line, results = line_of(np.full(50, 0.2), np.full(50, 0.2), diverged=(0, 1))
+    part = Compared("", "below", Variability(line), Lowest(line))
+    assert part.find(Evidence(results, 2)).verdict == "undecided"
+    assert part.find(Evidence({}, 2)).verdict == "not run"
 
 
 def with_curves(line, *curves, diverged_at=None):

@@ -109,6 +109,9 @@ def test_a_part_of_an_artefact():
     ):
         with pytest.raises(ValueError, match=message):
             whole.only(panels, lines)
+    apart = artefacts("utkface", PRESETS["laptop"])["fig05"]
+    with pytest.raises(ValueError, match="fig05 has none of these lines in these panels"):
+        apart.only(["ε=0, normalised"], ["ε=.05, not normalised"])
 
 
 def test_claims_for_faces():
@@ -187,7 +190,8 @@ def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
         result.train_loss, np.reshape(train_losses, (2, 2)).mean(axis=1), rtol=1e-3
     )
     np.testing.assert_allclose(result.test_loss, test_losses, rtol=1e-2)
-    assert result.provenance["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+    gpu = torch.cuda.is_available()
+    assert result.provenance["device"] == (torch.cuda.get_device_name() if gpu else "cpu")
     (again,) = runner.train([RUN])
     assert_same_result(result, again)
 
@@ -201,7 +205,7 @@ def test_reproduce_and_claims_on_faces(generated, capsys):
     assert main(["reproduce", "table1", *part, *out]) == 0
     shown = capsys.readouterr().out
     assert "2 runs trained" in shown
-    assert shown.count("utkface: 330 images; 1 files are left out (notes.txt: no age") == 1
+    assert shown.count("utkface: 330 images; 1 files are left out ('notes.txt': no age") == 1
     assert "128 training images of 32×32, noise of mean variance μ = 2,000 years²" in shown
     names = {path.name for path in generated.iterdir()}
     assert {f"table1-utkface-smoke-part.{kind}" for kind in ("md", "csv", "tex", "svg")} <= names

@@ -64,14 +64,14 @@ def test_files_that_the_table_does_not_name_are_reported(tmp_path):
     folder = write_folder(tmp_path / "photos", PHOTOS)
     assert len(read(folder, table(tmp_path / "labels.csv"))) == 6
     some = dict(list(ROWS.items())[:4])
-    with pytest.warns(UserWarning, match=r"2 of 6 files .*right/5.png: not named in the table"):
+    with pytest.warns(UserWarning, match=r"2 of 6 files .*'right/5.png': not named in the table"):
         data = read(folder, table(tmp_path / "labels.csv", some))
     assert len(data) == 4
 
 
 def test_images_that_cannot_be_read_are_reported_with_their_labels(tmp_path):
     folder = write_folder(tmp_path / "photos", PHOTOS | {"left/3.png": b"broken"})
-    with pytest.warns(UserWarning, match=r"left/3.png: not an image"):
+    with pytest.warns(UserWarning, match=r"'left/3.png': not an image"):
         data = read(folder, table(tmp_path / "labels.csv"))
     assert data.y.tolist() == [1, 2, 3, 4, 5]
 
@@ -106,6 +106,36 @@ def test_bad_tables(tmp_path, text, error, message):
     (tmp_path / "labels.csv").write_text(text)
     with pytest.raises(error, match=message):
         read(write_folder(tmp_path / "photos", PHOTOS), tmp_path / "labels.csv")
+
+
+def test_images_below_a_linked_folder_are_not_there(tmp_path):
+    folder = write_folder(tmp_path / "photos", PHOTOS)
+    (folder / "linked").symlink_to(folder / "left")
+    (tmp_path / "labels.csv").write_text(HEADER + "linked/3.png,1,2\n")
+    with pytest.raises(FileNotFoundError, match="1 of 1 images .* 'linked/3.png'"):
+        read(folder, tmp_path / "labels.csv")
+
+
+def test_files_without_a_label_are_not_read_and_may_change(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "photos", PHOTOS | {"stray.bin": b"1"})
+    labels = table(tmp_path / "labels.csv")
+    read_bytes = []
+    monkeypatch.setattr(images.hashlib, "sha256", watched(images.hashlib.sha256, read_bytes))
+    with pytest.warns(UserWarning, match="'stray.bin': not named"):
+        first = read(folder, labels)
+    assert b"1" not in read_bytes
+    (folder / "stray.bin").write_bytes(b"22")
+    monkeypatch.setattr(images, "_image", None)  # decoding would fail
+    with pytest.warns(UserWarning, match="'stray.bin': not named"):
+        assert read(folder, labels).names == first.names
+
+
+def watched(function, seen):
+    def watching(content=b""):
+        seen.append(bytes(content))
+        return function(content)
+
+    return watching
 
 
 def test_names_and_labels_are_different_columns(tmp_path):

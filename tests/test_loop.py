@@ -184,6 +184,45 @@ def test_a_gpu_that_is_not_there_is_an_error_and_left_open_is_the_cpu():
     assert Compute(device=None).place == torch.device("cpu")
 
 
+def test_bytes_are_images_or_nothing():
+    for shape in ((5, 8, 8), (5, 1, 8, 8, 2)):
+        with pytest.raises((TypeError, ValueError), match="x must"):
+            Triplets(torch.zeros(shape, dtype=torch.uint8), torch.zeros(5))
+    turned = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)[..., ::-1]
+    assert np.array_equal(Triplets(turned, np.zeros(2)).x, turned)
+
+
+def test_averages_go_with_their_statistics():
+    """Of batch normalisation: as they were in the time that the parameters are an average of."""
+    member = Member(faces())
+    network = small(member)
+    loop = Loop(network, member, Schedule(epochs=3, batch_size=4, averaging=0.0))
+    seen = []
+    for _ in range(9):
+        loop._train(torch.arange(4))
+        seen.append(network[1][1].running_mean.clone())
+    with loop.average.in_place():
+        torch.testing.assert_close(network[1][1].running_mean, torch.stack(seen).mean(0))
+    assert torch.equal(network[1][1].running_mean, seen[-1])
+    assert network[1][1].num_batches_tracked == 9
+
+
+def test_a_module_may_keep_what_is_no_tensor(tmp_path):
+    class Keeping(nn.Linear):
+        def get_extra_state(self):
+            return {"seen": 3}
+
+        def set_extra_state(self, state):
+            assert state == {"seen": 3}
+
+    member = Member(tables())
+    for _ in range(2):
+        network = Keeping(4, 1).double()
+        torch.manual_seed(0)
+        network.reset_parameters()
+        train_module(network, member, Schedule(epochs=1), checkpoint=tmp_path / "c", progress=False)
+
+
 def test_a_stack_is_for_tables():
     from biv.training import train_stack
 

@@ -36,7 +36,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "128 of 32×32, 3 epochs), to see that it runs (default: paper)",
     )
     parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
-    parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
+    parser.add_argument(
+        "--jobs", type=int, help="processes (default: one a core; of faces on a GPU, one)"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("biv-results"), help="folder (default: biv-results)"
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 
+from biv.datasets.imagefiles import Folder
 from biv.datasets.images import CHANNELS, SHOWN, ImageDataset, decode, warn_of
 from biv.datasets.tablefiles import Files
 from biv.datasets.tables import Target
@@ -79,8 +80,7 @@ def read_images(
     chosen = Target(target, target_var, target_std, target_interval, level)
     labels = _labels(files, image, chosen)
     if source.is_dir():  # before the work, not after it
-        there = [name for name in labels if (source / name).exists()]
-        _require_all(labels, there, source, files)
+        _require_all(labels, Folder(source, files.paths).names, source, files)
     known = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()
     found = decode(
         source,
@@ -151,7 +151,7 @@ def _is_outside(name: str) -> bool:
 
 
 def _require_all(
-    labels: dict[str, _Label], there: Sequence[str], source: Path, files: Files
+    labels: dict[str, _Label], there: Iterable[str], source: Path, files: Files
 ) -> None:
     if absent := sorted(set(labels) - set(there)):
         first = ", ".join(repr(name) for name in absent[:SHOWN])

@@ -2,13 +2,14 @@
 
 What becomes of a file, by one rule for all:
 
-- A file that cannot be a row is left out and reported, with the reason: it has no label, it is not
-  an image, it is cut off or damaged, it has more than 8 bits a channel, or it would decode to more
-  than `LARGEST_IMAGE` pixels (a decompression bomb).
+- A file that cannot be a row is left out and reported, with the reason: it has no label, it cannot
+  be read, it is not an image (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP), it is cut off or damaged, it
+  has more than 8 bits a channel, it is longer than 256 MiB, or it would decode to more than
+  67,108,864 pixels (a decompression bomb).
 - Of files with equal bytes, the first by name is kept; the others are reported.
 - An archive that cannot be trusted is refused as a whole, with a ValueError: an entry lies outside
-  its folder, unpacks to more than `LARGEST_FILE` bytes, or the archive is cut off or damaged.
-  Archives are read entry by entry, and never unpacked to disk.
+  its folder, unpacks to more than 256 MiB, or the archive is cut off or damaged anywhere. Archives
+  are read entry by entry, and never unpacked to disk.
 """
 
 from __future__ import annotations
@@ -21,18 +22,14 @@ import math
 import os
 import re
 import shutil
-import tarfile
 import tempfile
 import time
 import warnings
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,21 +39,17 @@ from tqdm import tqdm
 from biv import _checks
 from biv.datasets.dataset import Dataset
 from biv.datasets.files import cache_dir
+from biv.datasets.imagefiles import LARGEST_FILE, Files, Reason, open_files
 
 FORMAT = "biv images 1"
 CHANNELS = ("red", "green", "blue")
 LARGEST_IMAGE = 64 << 20  # pixels
-LARGEST_FILE = 256 << 20  # bytes
 LARGEST_SIDE = 4096  # pixels, of what is asked for
-ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
-# What archives raise that are cut off, damaged, encrypted or compressed in an unknown way.
-DAMAGED = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError,
-    NotImplementedError, RuntimeError,
-)  # fmt: skip
 STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
 SHOWN = 3  # files that a warning names
 REPEATED = "has the bytes of"
+UNWANTED = "not wanted"
+KINDS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no interpreter among the decoders
 
 
 class Skipped(NamedTuple):
@@ -134,7 +127,7 @@ def decode(
     source: Path,
     *,
     size: int,
-    reason_against: Callable[[str], str | None] = lambda _: None,
+    reason_against: Reason = lambda _: None,
     rule: str = "",
     ignore: Iterable[Path] = (),
     progress: bool = True,
@@ -163,8 +156,11 @@ def decode(
     side = _checks.integer("size", size, at_least=1)
     if side > LARGEST_SIDE:
         raise ValueError(f"size must be at most {LARGEST_SIDE} pixels; found {side}")
-    files = _files(source, ignore)
-    key = hashlib.sha256(repr((FORMAT, side, rule, files.identity())).encode()).hexdigest()[:24]
+    if importlib.util.find_spec("PIL") is None:
+        raise ModuleNotFoundError("images need Pillow: pip install pillow, or biv[images]")
+    files = open_files(source, ignore)
+    known = repr((FORMAT, side, rule, files.identity(reason_against)))
+    key = hashlib.sha256(known.encode(errors="surrogateescape")).hexdigest()[:24]
     home = cache_dir() / "images" / key
     if not home.is_dir():
         _make(home, files, side, reason_against, progress=progress)
@@ -181,23 +177,16 @@ def _open(home: Path) -> Decoded:
         if pixels.stat().st_size != count * side * side * len(CHANNELS):
             raise ValueError(f"{pixels.name} has another length")
         rows = np.memmap(pixels, dtype=np.uint8, mode="r", shape=(count, side, side, 3))
-    except (OSError, KeyError, ValueError) as error:
+        skipped = tuple(Skipped(*one) for one in told["skipped"])
+        return Decoded(np.asarray(rows).transpose(0, 3, 1, 2), tuple(told["names"]), skipped)
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{home} is not a cache of images, or is damaged ({error}): remove that folder to have "
             "it made anew"
         ) from error
-    x: npt.NDArray[np.uint8] = np.asarray(rows).transpose(0, 3, 1, 2)
-    return Decoded(x, tuple(told["names"]), tuple(Skipped(*one) for one in told["skipped"]))
 
 
-def _make(
-    home: Path,
-    files: _Files,
-    side: int,
-    reason_against: Callable[[str], str | None],
-    *,
-    progress: bool,
-) -> None:
+def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progress: bool) -> None:
     """Decode all files beside `home`, and put them there when they are complete."""
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -206,14 +195,12 @@ def _make(
     except OSError as error:
         raise _elsewhere(error, home) from error
     try:
-        with tqdm(
-            desc=f"reading {files.source.name}", unit="file", delay=2.0, dynamic_ncols=True,
-            leave=False, disable=None if progress else True,
-        ) as bar:  # fmt: skip
+        with _bar(f"reading {files.source.name}", None, enabled=progress) as bar:
             names, skipped = _survey(files, reason_against, bar)
         if not names:
             raise ValueError(f"{files.source} has no images{_among(skipped)}")
-        refused = _fill(beside / "pixels.bin", files, names, side, progress=progress)
+        with _bar(f"decoding {files.source.name}", len(names), enabled=progress) as bar:
+            refused = _fill(beside / "pixels.bin", files, names, side, bar)
         kept = [name for name in names if name not in refused]
         skipped |= refused
         if not kept:
@@ -236,31 +223,38 @@ def _make(
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def _bar(what: str, total: int | None, *, enabled: bool) -> tqdm[Any]:
+    return tqdm(
+        desc=what, total=total, unit="file", delay=2.0, dynamic_ncols=True, leave=False,
+        disable=None if enabled else True,
+    )  # fmt: skip
+
+
 def _among(skipped: Mapping[str, str]) -> str:
     first = [f"{name!r}: {reason}" for name, reason in sorted(skipped.items())[:SHOWN]]
     return f" among {len(skipped)} files ({'; '.join(first)})" if first else ""
 
 
 def _clear_stale(folder: Path) -> None:
-    for begun in folder.glob(".*.*"):
-        if time.time() - begun.stat().st_mtime > STALE:
-            shutil.rmtree(begun, ignore_errors=True)
+    """Remove what was begun long ago and never finished."""
+    for begun in folder.iterdir():
+        if re.fullmatch(r"\.[0-9a-f]{24}\..+", begun.name):
+            with suppress(FileNotFoundError):  # which another process has finished, or removed
+                if time.time() - begun.stat().st_mtime > STALE:
+                    shutil.rmtree(begun, ignore_errors=True)
 
 
 def _survey(
-    files: _Files, reason_against: Callable[[str], str | None], bar: tqdm[Any]
+    files: Files, reason_against: Reason, bar: tqdm[Any]
 ) -> tuple[list[str], dict[str, str]]:
     """The names of distinct files that may be rows, in order, and of the others with reasons."""
     digests: dict[str, bytes] = {}
     skipped: dict[str, str] = {}
-    for name, content in files.contents():
+    for name, content in files.contents(reason_against):
         if name in digests or name in skipped:
             raise ValueError(f"{files.source} has two entries of the name {name!r}")
-        reason = reason_against(name)
-        if reason is None and content is None:
-            reason = "not a file"
-        if reason is not None or content is None:
-            skipped[name] = reason or "not a file"
+        if isinstance(content, str):
+            skipped[name] = content
         else:
             digests[name] = hashlib.sha256(content).digest()
         bar.update()
@@ -273,13 +267,10 @@ def _survey(
     return list(first.values()), skipped
 
 
-def _fill(
-    path: Path, files: _Files, names: list[str], side: int, *, progress: bool
-) -> dict[str, str]:
+def _fill(path: Path, files: Files, names: list[str], side: int, bar: tqdm[Any]) -> dict[str, str]:
     """Write every image to its place, then close the gaps; the files that are none, and why."""
     place = {name: row for row, name in enumerate(names)}
-    shape = (len(names), side, side, len(CHANNELS))
-    rows = _mapped(path, shape)
+    rows = _mapped(path, (len(names), side, side, len(CHANNELS)))
     refused: dict[str, str] = {}
 
     def put(name: str, content: bytes) -> None:
@@ -289,22 +280,27 @@ def _fill(
             refused[name] = str(error)
 
     workers = os.cpu_count() or 1
-    wanted = ((name, content) for name, content in files.contents() if name in place)
+    waiting: dict[Future[None], int] = {}  # and how many bytes each holds
+
+    def finish(futures: Iterable[Future[None]]) -> None:
+        for future in list(futures):
+            future.result()
+            del waiting[future]
+            bar.update()
+
     with (
+        warnings.catch_warnings(),  # here, since filters are of the process and not of a thread
         ThreadPoolExecutor(workers) as pool,  # Pillow lets go of the interpreter while it decodes
-        tqdm(
-            total=len(names), desc=f"decoding {files.source.name}", unit="image", delay=2.0,
-            dynamic_ncols=True, leave=False, disable=None if progress else True,
-        ) as bar,
-    ):  # fmt: skip
-        waiting: set[Future[None]] = set()
-        for name, content in wanted:
-            assert content is not None
-            waiting.add(pool.submit(put, name, content))
-            if len(waiting) >= 8 * workers:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                bar.update(_finished(done))
-        bar.update(_finished(waiting))
+    ):
+        warnings.simplefilter("ignore")  # of Pillow's: what it warns of is decided here
+        for name, content in files.contents(lambda name: None if name in place else UNWANTED):
+            if isinstance(content, bytes):
+                waiting[pool.submit(put, name, content)] = len(content)
+            elif name in place:  # it could be read a moment ago
+                refused[name] = content
+            while len(waiting) > 8 * workers or sum(waiting.values()) > LARGEST_FILE:
+                finish(wait(waiting, return_when=FIRST_COMPLETED).done)
+        finish(waiting)
     kept = [row for name, row in place.items() if name not in refused]
     for new, old in enumerate(kept):
         if new != old:
@@ -320,25 +316,17 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.ui
     """A new file of this shape, mapped to memory; where there is no room for it, an error."""
     try:
         with path.open("wb") as file:  # a mapped file would end the process, where the disk is full
-            os.posix_fallocate(file.fileno(), 0, math.prod(shape))
-    except AttributeError:  # not on this system
-        pass
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, math.prod(shape))
+            file.truncate(math.prod(shape))
     except OSError as error:
         raise _elsewhere(error, path) from error
-    return np.memmap(path, dtype=np.uint8, mode="w+", shape=shape)
+    return np.memmap(path, dtype=np.uint8, mode="r+", shape=shape)
 
 
 def _elsewhere(error: OSError, path: Path) -> OSError:
     hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with room"
     return OSError(error.errno, hint, str(path))
-
-
-def _finished(futures: Iterable[Future[None]]) -> int:
-    count = 0
-    for future in futures:
-        future.result()
-        count += 1
-    return count
 
 
 class _RefusedError(Exception):
@@ -349,12 +337,8 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
     """Bytes of a file to (side, side, 3)."""
     from PIL import Image, ImageOps
 
-    if len(content) > LARGEST_FILE:
-        raise _RefusedError(f"{len(content):,} bytes are more than {LARGEST_FILE:,}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its size is looked at here, before it is decoded
-            opened = Image.open(io.BytesIO(content))
+        opened = Image.open(io.BytesIO(content), formats=KINDS)
     except Image.DecompressionBombError:
         raise _RefusedError(f"would decode to more than {LARGEST_IMAGE:,} pixels") from None
     except Exception:
@@ -362,143 +346,23 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
     with opened:
         if opened.width * opened.height > LARGEST_IMAGE:
             raise _RefusedError(f"would decode to more than {LARGEST_IMAGE:,} pixels")
-        if opened.mode.startswith(("I", "F")):
-            raise _RefusedError(f"more than 8 bits a channel (mode {opened.mode})")
+        # Pillow has colours of 16 bits as such of 8, but its decoders' arguments tell.
+        if opened.mode.startswith(("I", "F")) or ";16" in str(opened.tile):
+            raise _RefusedError("more than 8 bits a channel")
         try:
-            upright = ImageOps.exif_transpose(opened).convert("RGB")
+            ImageOps.exif_transpose(opened, in_place=True)
+            upright = opened if opened.mode == "RGB" else opened.convert("RGB")
+            if upright.size != (side, side):
+                upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
+            return np.array(upright)
         except Exception as error:  # Pillow's decoders have many kinds
             raise _RefusedError(f"cut off or damaged ({error})") from None
-        if upright.size != (side, side):
-            upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
-        return np.asarray(upright)
-
-
-class _Files:
-    """Files by name, with or without their bytes."""
-
-    source: Path
-
-    def identity(self) -> Any:
-        """What changes when the files do, had without reading them."""
-        raise NotImplementedError
-
-    def contents(self) -> Iterator[tuple[str, bytes | None]]:
-        """Every name with its bytes; None of what is not a file."""
-        raise NotImplementedError
-
-
-class _Folder(_Files):
-    """Subfolders too, but not those that are links, which may lead in circles."""
-
-    def __init__(self, source: Path, ignore: Iterable[Path]) -> None:
-        self.source = source
-        known = {path.name: path.resolve() for path in ignore}
-        self._found = sorted(
-            (
-                (name, entry)
-                for name, entry in _entries(source)
-                if known.get(entry.name) is None or Path(entry.path).resolve() != known[entry.name]
-            ),
-            key=itemgetter(0),
-        )
-
-    def identity(self) -> list[tuple[str, int, int]]:
-        found = []
-        for name, entry in self._found:
-            state = entry.stat(follow_symlinks=entry.is_file())
-            found.append((name, state.st_size, state.st_mtime_ns))
-        return found
-
-    def contents(self) -> Iterator[tuple[str, bytes | None]]:
-        for name, entry in self._found:
-            if not entry.is_file():
-                yield name, None
-                continue
-            with Path(entry.path).open("rb") as file:
-                yield name, file.read(LARGEST_FILE + 1)
-
-
-def _entries(folder: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All that is not a folder, by its name below the first; faster than pathlib by far."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _entries(Path(entry.path), f"{prefix}{entry.name}/")
-            else:
-                yield prefix + entry.name, entry
-
-
-class _Archive(_Files):
-    def __init__(self, source: Path) -> None:
-        self.source = source
-
-    def identity(self) -> tuple[str, int, int]:
-        state = self.source.stat()
-        return self.source.name, state.st_size, state.st_mtime_ns
-
-    def contents(self) -> Iterator[tuple[str, bytes | None]]:
-        with _whole(self.source):
-            if zipfile.is_zipfile(self.source):
-                yield from self._zipped()
-            else:
-                yield from self._tarred()
-
-    def _zipped(self) -> Iterator[tuple[str, bytes | None]]:
-        with zipfile.ZipFile(self.source) as archive:
-            for entry in archive.infolist():
-                name = self._safe(entry.filename, entry.file_size)
-                if not entry.is_dir():
-                    yield name, archive.read(entry)
-
-    def _tarred(self) -> Iterator[tuple[str, bytes | None]]:
-        with tarfile.open(self.source, mode="r|*") as archive:
-            for entry in archive:
-                name = self._safe(entry.name, entry.size)
-                if entry.isfile():
-                    file = archive.extractfile(entry)
-                    assert file is not None
-                    yield name, file.read()
-                elif not entry.isdir():
-                    yield name, None
-
-    def _safe(self, name: str, size: int) -> str:
-        path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
-            raise ValueError(
-                f"{self.source} is refused: its entry {name!r} lies outside its folder"
-            )
-        if size > LARGEST_FILE:  # it is not read further than that, whatever it may unpack to
-            raise ValueError(
-                f"{self.source} is refused: its entry {name!r} unpacks to more than "
-                f"{LARGEST_FILE:,} bytes"
-            )
-        return path.as_posix()
-
-
-@contextmanager
-def _whole(source: Path) -> Iterator[None]:
-    try:
-        yield
-    except DAMAGED as error:
-        raise ValueError(
-            f"{source} is refused: it is no archive, or is cut off or damaged ({error})"
-        ) from error
-
-
-def _files(source: Path, ignore: Iterable[Path]) -> _Files:
-    if importlib.util.find_spec("PIL") is None:
-        raise ModuleNotFoundError("images need Pillow: pip install pillow, or biv[images]")
-    if source.is_dir():
-        return _Folder(source, ignore)
-    if source.is_file():
-        return _Archive(source)
-    raise FileNotFoundError(f"{source} is neither a folder of images nor an archive of them")
 
 
 def warn_of(skipped: tuple[Skipped, ...], source: Path, total: int) -> None:
     """Say what was left out, if anything was."""
     if skipped:
-        first = "; ".join(f"{one.name}: {one.reason}" for one in skipped[:SHOWN])
+        first = "; ".join(f"{one.name!r}: {one.reason}" for one in skipped[:SHOWN])
         more = ", …" if len(skipped) > SHOWN else ""
         warnings.warn(
             f"{len(skipped)} of {total} files of {source} are left out ({first}{more}): "

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from biv.datasets.files import cache_dir
-from biv.datasets.images import ARCHIVES, CHANNELS, ImageDataset, decode, warn_of
+from biv.datasets.imagefiles import ARCHIVES
+from biv.datasets.images import CHANNELS, ImageDataset, decode, warn_of
 
 SOURCE = "UTKFace, aligned and cropped (Zhang, Song and Qi, CVPR 2017)"
 LICENCE = "non-commercial research only; the images belong to their owners"

@@ -160,7 +160,10 @@ class Artefact:
             for panel in self.panels
             if panel.title in wanted
         )
-        return replace(self, panels=tuple(part for part in parts if part.lines))
+        left = tuple(part for part in parts if part.lines)
+        if not left:
+            raise ValueError(f"{self.name} has none of these lines in these panels")
+        return replace(self, panels=left)
 
 
 def _among(what: str, asked: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -69,7 +69,8 @@ class Compared:
     def find(self, evidence: Evidence) -> Finding:
         """What the runs say."""
         first, second = self.first.values(evidence), self.second.values(evidence)
-        return verdicts.compare(self.what, self.claimed, first, second)
+        found = verdicts.compare(self.what, self.claimed, first, second)
+        return replace(found, ran=all(evidence.of(line) for line in self.lines))
 
 
 @dataclass(frozen=True)

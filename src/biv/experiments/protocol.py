@@ -83,7 +83,7 @@ def left_out(dataset: str, pixels: int | None) -> str | None:
     repeated = sum(one.reason.startswith(REPEATED) for one in data.skipped)
     others = [one for one in data.skipped if not one.reason.startswith(REPEATED)]
     words = [f"{repeated} repeat another's bytes"] if repeated else []
-    words += [f"{one.name}: {one.reason}" for one in others[:SHOWN]]
+    words += [f"{one.name!r}: {one.reason}" for one in others[:SHOWN]]
     if len(others) > SHOWN:
         words.append(f"and {len(others) - SHOWN} more, which load_utkface().skipped has")
     return (

@@ -29,6 +29,7 @@ class Comparison:
         low: The lower end of its 95 % interval.
         high: The upper end.
         seeds: How many pairs there are.
+        ran: Whether both have runs at all; one that did not stay finite may still have no number.
     """
 
     what: str
@@ -37,17 +38,18 @@ class Comparison:
     low: float
     high: float
     seeds: int
+    ran: bool = True
 
     @property
     def verdict(self) -> str:
-        """One of "holds", "fails", "undecided", "shown", and "not run" where there is no pair.
+        """One of "holds", "fails", "undecided", "shown" and "not run".
 
         A difference holds when the interval excludes 1 on the claimed side, and fails when it does
         on the other; an equality holds within the margin, and fails when the interval lies outside.
         """
         if self.claimed == "shown":
             return "shown"
-        if not self.seeds:
+        if not self.ran:
             return "not run"
         if math.isnan(self.low) or math.isnan(self.high):
             return "undecided"

@@ -17,7 +17,7 @@ from torch import Tensor
 from biv.datasets.files import write_atomically
 from biv.training.data import Member, Schedule, Triplets
 
-FORMAT = "biv checkpoint 1"
+FORMAT = "biv checkpoint 2"
 DIFFERENCES_SHOWN = 4
 PIECE = 4096  # rows that are digested at a time
 COLUMNS = ("x", "y", "variance", "sample_weight")
@@ -38,7 +38,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """
     content = Path(path).read_bytes()
     try:
-        state = torch.load(io.BytesIO(content), weights_only=True)
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         found = state.pop("format", None)
     except Exception as error:  # torch has many kinds for bytes that it cannot make sense of
         raise ValueError(

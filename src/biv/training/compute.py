@@ -16,12 +16,13 @@ class Compute:
     """Device, memory and precision of one network's training; none changes what is minimised.
 
     Attributes:
-        device: "cpu", "cuda", … The rows stay where they are, and go there batch by batch. None is
-            a GPU where there is one, else the CPU. (Devices other than the CPU are untested.)
+        device: "cpu", "cuda", … The rows stay where they are, and go there batch by batch; the
+            network stays there. None is a GPU where there is one, else the CPU. (Devices other than
+            the CPU are untested.)
         micro_batch: Rows that go through the network at a time, where a whole batch takes too much
             memory; None is a whole batch. Losses and gradients add up to those of the batch, over
             all of which weights are normalised and ε is chosen; a layer that looks at other rows,
-            as batch normalisation does, sees those of the micro-batch.
+            as batch normalisation does, sees those of the micro-batch, and wants two at least.
         bfloat16: Whether the network computes in bfloat16 where torch's autocast deems it safe. The
             loss and the parameters are in full precision. Worth it where the processor or GPU has
             instructions for it, and slow where it does not.
@@ -29,10 +30,10 @@ class Compute:
 
     Example:
         >>> Compute(micro_batch=64)
-        Compute(device='cpu', micro_batch=64, bfloat16=False, fused=True)
+        Compute(device=None, micro_batch=64, bfloat16=False, fused=True)
     """
 
-    device: str | None = "cpu"
+    device: str | None = None
     micro_batch: int | None = None
     bfloat16: bool = False
     fused: bool = True
@@ -56,7 +57,7 @@ class Compute:
 
     def moved(self, rows: Tensor) -> Tensor:
         """Rows on the device; without waiting for them where that is a GPU."""
-        if self.place.type == "cuda":
+        if self.place.type == "cuda" and rows.device.type == "cpu":
             return rows.pin_memory().to(self.place, non_blocking=True)
         return rows.to(self.place)
 
@@ -66,4 +67,4 @@ class Compute:
 
 
 HERE = Compute()
-PLAIN = Compute(fused=False)
+PLAIN = Compute(device="cpu", fused=False)

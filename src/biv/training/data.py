@@ -84,10 +84,11 @@ class Triplets:
 
 def as_features(value: Any) -> Tensor:
     """Rows of finite numbers, or images as bytes, which are not copied."""
-    ndim = getattr(value, "ndim", 0)
-    if ndim > 2 and getattr(value, "dtype", None) in (np.uint8, torch.uint8):
+    if getattr(value, "ndim", 0) == 4 and getattr(value, "dtype", None) in (np.uint8, torch.uint8):
         if isinstance(value, Tensor):
             return value
+        if min(value.strides) < 0:  # which tensors do not have
+            value = value.copy()
         with warnings.catch_warnings():  # a cache is mapped read-only, and is never written to
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             return torch.from_numpy(value)

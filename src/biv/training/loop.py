@@ -38,7 +38,7 @@ class Loop:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
-        self._first = digest(*model.state_dict().values())
+        self._first = digest(*(v for v in model.state_dict().values() if isinstance(v, Tensor)))
         self.model, self.member = model.to(compute.place), member
         self.schedule, self.compute = schedule, compute
         self.steps_per_epoch = schedule.steps_per_epoch(len(member))
@@ -189,7 +189,7 @@ class Loop:
             average.copy_(own)
         self._order.set_state(state["order"])
         torch.set_rng_state(state["draws"]["cpu"])
-        if "cuda" in state["draws"]:
+        if "cuda" in state["draws"] and self.compute.place.type == "cuda":
             torch.cuda.set_rng_state(state["draws"]["cuda"], self.compute.place)
         for name in ("losses", "sizes", "scores"):
             known = state[name].numpy()[: len(getattr(self, name))]
@@ -238,12 +238,14 @@ def _draws(place: torch.device) -> dict[str, Tensor]:
 
 
 class _Average:
-    """The average of a model's parameters over time, if the schedule asks for one."""
+    """The average over time of a model's parameters and buffers, if the schedule asks for one."""
 
     def __init__(self, model: nn.Module, schedule: Schedule) -> None:
         self.schedule = schedule
+        # Running statistics belong to the parameters they were taken with.
+        held = (value.detach() for value in (*model.parameters(), *model.buffers()))
         wanted = schedule.averaging is not None
-        self.parameters = [p.detach() for p in model.parameters()] if wanted else []
+        self.parameters = [v for v in held if v.is_floating_point()] if wanted else []
         self.averages = [p.clone() for p in self.parameters]
 
     def follow(self, step: int) -> None:

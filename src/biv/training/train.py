@@ -104,7 +104,7 @@ def train_module(
         compute: Device, micro-batches, precision.
         checkpoint: As in :func:`train_stack`. On a CPU, with as many threads, what is resumed ends
             to the bit as if it had not been interrupted.
-        checkpoint_seconds: How often to save.
+        checkpoint_seconds: How often to save, at the ends of epochs.
         progress: Whether to show a bar on a terminal, after two seconds.
 
     Example:
