@@ -488,7 +488,7 @@ MUTANTS = [
         ("self._optimizer.zero_grad()", "pass"),
         ("total += loss.item()", "total = loss.item()"),
         ("pred.float() if compute.bfloat16 else pred", "pred"),
-        ("self._first = digest(*model.state_dict().values())", "self._first = ''"),
+        ("for v in model.state_dict().values() if isinstance(v, Tensor)", "for v in ()"),
         ("repr((self.compute.bfloat16, self.compute.micro_batch))", "''"),
         ("return copy.deepcopy(state)", "return state"),
         ('self._order.set_state(state["order"])', "pass"),

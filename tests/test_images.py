@@ -336,7 +336,7 @@ def test_an_archive_that_is_cut_off_anywhere_is_refused(tmp_path, cache, write):
             continue
         with pytest.raises(ValueError, match="refused: it is no archive, or is cut off or damaged"):
             list(imagefiles.Archive(archive).contents(lambda _: None))
-    archive.write_bytes(content[:700])
+    archive.write_bytes(content[: min(700, len(content) // 2)])
     with pytest.raises(ValueError, match="is refused"):
         load(archive)
     assert left_behind(cache) == []
