@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
+# A process a core: tests use one thread each.
+PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick check format mutants bench bench-quality bench-table clean
@@ -21,17 +23,17 @@ demo: $(STAMP) ## the paper's table on the shipped bike data: 110 networks, trai
 	$(BIN)/biv reproduce table1 --dataset bike2011 --preset laptop --seeds 5 --out build/demo
 
 test: $(STAMP) ## every test and every example of the documentation
-	$(BIN)/pytest
+	$(PYTEST)
 
 quick: $(STAMP) ## the tests of the inner loop, two minutes
-	$(BIN)/pytest -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 check: $(STAMP) ## format, lint, types, import direction, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest
+	$(PYTEST)
 
 format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff format .
