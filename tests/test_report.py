@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.experiments.artefacts import BIV, CLEAN, PRESETS, artefacts
+from biv.experiments.artefacts import BIV, CLEAN, PRESETS, Panel, artefacts
 from biv.experiments.store import Result
 from biv.experiments.summary import summarise
 from biv.report import figures, lines, tables
@@ -32,11 +32,27 @@ def test_diverged_runs_are_counted_and_left_out():
     own = summarise(line, results, seeds=3)
     assert (own.diverged, len(own.seeds)) == (2, 3)
     assert own.lowest == pytest.approx(0.2)
-    line, results = line_of(high, high)
+    line, results = line_of(low, low, diverged=(0, 1))
     gone = summarise(line, results, seeds=5)
     assert np.isnan(gone.lowest)
     assert gone.seeds == (0, 1)
     assert summarise(line, {}, seeds=5) is None
+
+
+def test_where_all_runs_overfit_they_are_counted_and_shown():
+    """They stayed finite, and end above 1; what they reached before is what there is to see."""
+    falls_and_rises = np.concatenate([np.full(40, 0.6), np.linspace(0.6, 3.0, 60)])
+    line, results = line_of(
+        falls_and_rises, falls_and_rises + 0.1, np.full(100, 0.2), diverged=(2,)
+    )
+    own = summarise(line, results, seeds=3)
+    assert own.diverged == 3
+    assert own.lowest == pytest.approx(0.65)
+    artefact = replace(SMOKE["fig01"], panels=(Panel("", (line,)),))
+    assert "3 of 3 runs diverged and are left out, but where all runs of a line end above 1." in (
+        figures.caption(artefact, results, 3)
+    )
+    assert "left out." in figures.caption(artefact, {r: results[r] for r in line.runs(3)[2:]}, 3)
 
 
 def table_results(lowest):

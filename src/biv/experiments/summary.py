@@ -22,8 +22,9 @@ class Summary:
     Attributes:
         line: Which.
         seeds: Of the runs that are there.
-        diverged: How many of them diverged, and are left out of the rest.
-        curves: The smoothed test losses of those that did not, (runs, evaluations).
+        diverged: How many of them diverged.
+        curves: The smoothed test losses of those that did not, (runs, evaluations); if all did, of
+            those that stayed finite and only end above 1, as where a method overfits.
         samples: How many training samples had been seen at each of these evaluations.
     """
 
@@ -60,13 +61,14 @@ def summarise(line: Line, results: Mapping[Run, Result], seeds: int) -> Summary 
     there = [results[run] for run in line.runs(seeds) if run in results]
     if not there:
         return None
-    good = [result for result in there if not result.diverged]
+    shown = [result for result in there if not result.diverged]
+    shown = shown or [result for result in there if result.diverged_at is None]
     length = len(there[0].smoothed)
-    curves = np.array([result.smoothed for result in good]).reshape(len(good), length)
+    curves = np.array([result.smoothed for result in shown]).reshape(len(shown), length)
     run = line.run
     evaluations = np.arange(1, len(there[0].test_loss) + 1)
     samples = (
         (evaluations * run.test_every * run.batch_size)[-length:] if length else evaluations[:0]
     )
     ids = tuple(result.run.seed for result in there)
-    return Summary(line, ids, len(there) - len(good), curves, samples)
+    return Summary(line, ids, sum(result.diverged for result in there), curves, samples)

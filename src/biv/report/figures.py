@@ -214,7 +214,8 @@ def _draw_training(
 ) -> None:
     """The mean of each epoch and the deviation within it, over the runs."""
     there = [results[run] for run in line.runs(seeds) if run in results]
-    there = [result for result in there if not result.diverged]
+    good = [result for result in there if not result.diverged]
+    there = good or [result for result in there if result.diverged_at is None]
     if not there:
         return
     mean = np.mean([result.train_loss for result in there], axis=0)
@@ -263,7 +264,8 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     if len(there) < len(runs):
         words.append(f"{len(runs) - len(there)} of {len(runs)} runs are missing.")
     if diverged:
-        words.append(f"{diverged} of {len(there)} runs diverged and are left out.")
+        left_out = f"{diverged} of {len(there)} runs diverged and are left out"
+        words.append(f"{left_out}{_but(artefact, results, seeds)}.")
     if run.dataset == "bike2011":
         words.append("The paper has the whole of Bike Sharing, of which this is the first year.")
     if run.pixels is None and run.epochs < PRESETS["paper"].epochs:
@@ -274,6 +276,14 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
             f"{FACES['paper'].epochs} epochs."
         )
     return " ".join(words)
+
+
+def _but(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
+    """Where diverged runs are shown after all, for want of others."""
+    lines = (line for panel in artefact.panels for line in panel.lines)
+    owns = [own for line in lines if (own := summarise(line, results, seeds))]
+    overfitted = any(own.diverged == len(own.seeds) and len(own.curves) for own in owns)
+    return ", but where all runs of a line end above 1" if overfitted else ""
 
 
 def _rows(run: Run) -> str:
