@@ -111,17 +111,16 @@ def report(rounds):
         yield f"| decoded one by one, kept in memory | {serial:.2f} | 1 |"
         yield f"| read twice, decoded in parallel, written | {made:.2f} | {made / serial:.2f} |"
         yield f"| opened again | {again:.3f} | {again / serial:.3f} |\n"
-        threads = torch.get_num_threads()
         steps = bare_step(ResNet18()(torch.Generator().manual_seed(0))), our_step(data)
-        with steady_machine(threads):
+        with steady_machine():
             for step in steps:
                 step()
             times = [[seconds(step)[0] for step in steps] for _ in range(rounds)]
         bare, ours = zip(*times, strict=True)
         share = statistics.median(a / b for a, b in times)
         yield (
-            f"ResNet-18 at {SIZE}×{SIZE}, batches of {BATCH}, Adam, {threads} threads; medians of "
-            f"{rounds} rounds.\n"
+            f"ResNet-18 at {SIZE}×{SIZE}, batches of {BATCH}, Adam, one thread, as `biv reproduce` "
+            f"has it; medians of {rounds} rounds.\n"
         )
         yield "| training | images a second | share |\n|---|---|---|"
         yield f"| the bare network on random tensors | {BATCH / statistics.median(bare):.0f} | 1 |"
