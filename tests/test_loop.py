@@ -12,7 +12,7 @@ import biv
 from biv.epsilon import MinimumBatchSize
 from biv.models import MLP, ResNet18
 from biv.training import Compute, Member, Schedule, Triplets, load_checkpoint, train_module
-from biv.training.loop import Loop
+from biv.training.loop import Loop, _is_finite
 
 
 def tables(rows=50, seed=0):
@@ -349,6 +349,16 @@ def test_a_state_between_epochs_only():
     loop._train(torch.arange(6))
     with pytest.raises(ValueError, match="at the end of an epoch of 2 steps; found 1 steps done"):
         loop.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [([1.0, 2.0], True), ([3e38, 3e38], True), ([1.0, np.nan], False), ([np.inf, -np.inf], False)],
+)
+def test_large_is_not_yet_infinite(values, finite):
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight.data = torch.tensor([values])
+    assert _is_finite(layer, torch.optim.SGD(layer.parameters())) == finite
 
 
 def test_a_diverged_training_stays_so(tmp_path):
