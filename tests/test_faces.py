@@ -94,6 +94,14 @@ def test_images_need_pixels_and_tables_have_none():
     assert "pixels" not in artefacts("bike", PRESETS["paper"])["table1"].runs(1)[0].canonical()
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_run_takes_steps_and_is_tested(preset):
+    for artefact in artefacts("utkface", PRESETS[preset]).values():
+        for run in artefact.runs(1):
+            assert run.epochs * (run.train_rows // run.batch_size) >= run.test_every >= 1
+    assert runner.rows_forward(artefact.runs(1)) > 0
+
+
 def test_a_part_of_an_artefact():
     whole = artefacts("utkface", PRESETS["laptop"])["table1"]
     part = whole.only(["alpha=1", "α=.25"], ["GT", "L2", "biv", "IV", "C=mu"])
@@ -205,8 +213,8 @@ def test_reproduce_and_claims_on_faces(generated, capsys):
     assert main(["reproduce", "table1", *part, *out]) == 0
     shown = capsys.readouterr().out
     assert "2 runs trained" in shown
-    assert shown.count("utkface: 330 images; 1 files are left out ('notes.txt': no age") == 1
-    assert "128 training images of 32×32, noise of mean variance μ = 2,000 years²" in shown
+    assert shown.count("utkface: 330 images; 1 files are left out: 1 without an age") == 1
+    assert "256 training images of 32×32, noise of mean variance μ = 2,000 years²" in shown
     names = {path.name for path in generated.iterdir()}
     assert {f"table1-utkface-smoke-part.{kind}" for kind in ("md", "csv", "tex", "svg")} <= names
     assert main(["claims", "--stored", *out]) == 0

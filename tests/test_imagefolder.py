@@ -64,35 +64,87 @@ def test_files_that_the_table_does_not_name_are_reported(tmp_path):
     folder = write_folder(tmp_path / "photos", PHOTOS)
     assert len(read(folder, table(tmp_path / "labels.csv"))) == 6
     some = dict(list(ROWS.items())[:4])
-    with pytest.warns(UserWarning, match=r"2 of 6 files .*'right/5.png': not named in the table"):
+    with pytest.warns(
+        UserWarning, match=r"2 of 6 files .*: 2 not named in the table \('right/5.png'\)"
+    ):
         data = read(folder, table(tmp_path / "labels.csv", some))
     assert len(data) == 4
 
 
 def test_images_that_cannot_be_read_are_reported_with_their_labels(tmp_path):
     folder = write_folder(tmp_path / "photos", PHOTOS | {"left/3.png": b"broken"})
-    with pytest.warns(UserWarning, match=r"'left/3.png': not an image"):
+    with pytest.warns(UserWarning, match=r"1 of 6 files .*: 1 not an image \('left/3.png'\)"):
         data = read(folder, table(tmp_path / "labels.csv"))
     assert data.y.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_rows_without_a_label_are_left_out_and_said(tmp_path):
+def test_images_without_a_label_are_left_out_and_said(tmp_path):
     folder = write_folder(tmp_path / "photos", PHOTOS)
-    rows = ROWS | {"left/3.png": (np.nan, 0.1)}
-    with pytest.warns(UserWarning, match="left out") as said:
+    rows = ROWS | {"left/3.png": (np.nan, 0.1), "gone.png": (np.nan, 0.1)}
+    with pytest.warns(UserWarning, match=r"1 of 6 files .*: 1 without a label in the table"):
         data = read(folder, table(tmp_path / "labels.csv", rows))
     assert len(data) == 5
-    assert [str(one.message).split(" (")[0] for one in said] == [
-        "1 rows have no 'y' and were left out",
-        f"1 of 6 files of {folder} are left out",
-    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "combined"),
+    [
+        ([(10, 50.0), (20, 0.1), (21, 0.1)], (20.5, 0.005)),  # by inverse variance, nearly
+        ([(1, 1.0), (4, 0.5)], ((1 + 4 * 4) / 5, 0.2)),
+        ([(1, 0.0), (3, 0.0), (9, 1.0)], (2.0, 0.0)),
+        ([(1, np.inf), (3, 1.0)], (3.0, 1.0)),
+        ([(1, np.inf), (3, np.inf)], (2.0, np.inf)),
+        ([(1, np.nan), (3, 2.0)], (3.0, 4.0)),
+        ([(1, np.nan), (3, np.nan)], (2.0, np.nan)),
+    ],
+)
+@pytest.mark.parametrize("way", ["named twice", "there twice"])
+def test_labels_of_one_image_are_combined(tmp_path, labels, combined, way):
+    same = encoded(disc(5))
+    names = ["a.png"] * 3 if way == "named twice" else ["a.png", "b.png", "c.png"]
+    files = dict.fromkeys(names[: len(labels)], same) | {"z.png": encoded(disc(8))}
+    rows = "".join(f"{n},{y},{err}\n" for n, (y, err) in zip(names, labels, strict=False))
+    (tmp_path / "labels.csv").write_text(HEADER + rows + "z.png,7,1\n")
+    said = "1 images have several labels" if way == "named twice" else "with the bytes of another"
+    with pytest.warns(UserWarning, match=said):
+        data = read(write_folder(tmp_path / "photos", files), tmp_path / "labels.csv")
+    assert data.names == ("a.png", "z.png")
+    np.testing.assert_allclose(data.y, [combined[0], 7.0], rtol=1e-4)
+    np.testing.assert_allclose(data.variance, [combined[1], 1.0], rtol=1e-4)
+
+
+def test_without_a_table_images_have_no_labels(tmp_path):
+    data = read_images(write_folder(tmp_path / "photos", PHOTOS), size=24)
+    assert len(data) == 6
+    assert np.isnan(data.y).all()
+    assert data.variance is None
+    with pytest.raises(ValueError, match="image and target must name the columns"):
+        read_images(tmp_path / "photos", table(tmp_path / "labels.csv"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder, files: write_folder(folder / "photos", files),
+        lambda folder, files: write_tar(
+            folder / "photos.tgz", {f"photos/{n}": c for n, c in files.items()}
+        ),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "photos/"])
+def test_names_that_mean_the_same(tmp_path, write, prefix):
+    """Unicode in either form, and the folder's own name before them or not."""
+    files = {"u\u0308ber.png": encoded(disc(4)), "gr\u00fcn.png": encoded(disc(6))}
+    rows = {f"{prefix}\u00fcber.png": (1.0, 1.0), f"{prefix}gru\u0308n.png": (2.0, 1.0)}
+    data = read(write(tmp_path, files), table(tmp_path / "labels.csv", rows))
+    assert sorted(data.y) == [1, 2]
+    assert data.y[[n.endswith("n.png") for n in data.names].index(True)] == 2
 
 
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        (HEADER + "left/4.png,1,2\n", FileNotFoundError, r"1 of 1 images .* 'left/4.png'"),
-        (HEADER + "left/3.png,1,2\nleft//3.png,1,2\n", ValueError, "row 2: 'left/3.png' is named twice"),
+        (HEADER + "left/4.png,1,2\n", FileNotFoundError, r"1 of 1 images .* 'left/4.png'; it has 'left/3.png', "),
         (HEADER + "../3.png,1,2\n", ValueError, "row 1, column 'name' must be .* below the folder"),
         (HEADER + "/etc/3.png,1,2\n", ValueError, "row 1, column 'name' must be .* below the folder"),
         (HEADER + ",1,2\n", ValueError, "row 1, column 'name' must be the name of a file"),
@@ -121,12 +173,12 @@ def test_files_without_a_label_are_not_read_and_may_change(tmp_path, monkeypatch
     labels = table(tmp_path / "labels.csv")
     read_bytes = []
     monkeypatch.setattr(images.hashlib, "sha256", watched(images.hashlib.sha256, read_bytes))
-    with pytest.warns(UserWarning, match="'stray.bin': not named"):
+    with pytest.warns(UserWarning, match="1 not named in the table"):
         first = read(folder, labels)
     assert b"1" not in read_bytes
     (folder / "stray.bin").write_bytes(b"22")
     monkeypatch.setattr(images, "_image", None)  # decoding would fail
-    with pytest.warns(UserWarning, match="'stray.bin': not named"):
+    with pytest.warns(UserWarning, match="1 not named in the table"):
         assert read(folder, labels).names == first.names
 
 

@@ -119,7 +119,7 @@ def test_images_are_not_copied_and_only_the_rows_named_are_learned_from():
     pixels.flags.writeable = False
     y = np.arange(9.0)
     y[6:] = np.nan  # of others than the rows
-    member = Member(Triplets(pixels, y, np.ones(9)), rows=torch.arange(6))
+    member = Member(Triplets(pixels, y, np.ones(9)), rows=np.arange(6))
     assert member.train.x.numpy().base is pixels or np.shares_memory(member.train.x, pixels)
     assert member.train.y.dtype == torch.float32
     history = train_module(small(member), member, Schedule(epochs=2, batch_size=6), progress=False)
@@ -321,12 +321,11 @@ def test_more_epochs_go_on_from_a_shorter_training(tmp_path):
     ("change", "differs"),
     [
         ({"member": {"learning_rate": 0.1}}, "the learning rate of member 0"),
-        ({"member": {"seed": 5}}, "the first parameters, the seeds of member 0"),
+        ({"member": {"seed": 5}}, "the seeds of member 0"),
         ({"member": {"loss": biv.L2Loss()}}, "the loss of member 0"),
         ({"member": {"train": faces(seed=7)}}, "the training rows of member 0"),
         ({"member": {"rows": torch.arange(10)}}, "the training rows of member 0"),
         ({"schedule": {"batch_size": 4}}, "the schedule"),
-        ({"compute": {"micro_batch": 2}}, "the precision"),
         ({"compute": {"bfloat16": True}}, "the precision"),
     ],
 )
@@ -365,12 +364,50 @@ def test_a_diverged_training_stays_so(tmp_path):
     member = Member(faces(), learning_rate=1e30)
     settings = {"checkpoint": tmp_path / "c", "progress": False}
     schedule = Schedule(epochs=3, batch_size=6)
-    first = train_module(small(member), member, schedule, **settings)
-    again = train_module(small(member), member, schedule, **settings)
+    with pytest.warns(
+        UserWarning, match=r"diverged at step \d: .*smaller learning_rate than 1e\+30"
+    ):
+        first = train_module(small(member), member, schedule, **settings)
+    with pytest.warns(UserWarning, match="diverged"):
+        again = train_module(small(member), member, schedule, **settings)
     assert first.diverged_at == again.diverged_at
     assert first.diverged_at is not None
     assert np.array_equal(first.train_loss, again.train_loss, equal_nan=True)
     assert load_checkpoint(tmp_path / "c")["diverged_at"] == first.diverged_at
+
+
+def test_a_checkpoint_brings_its_parameters_and_micro_batches_may_change(tmp_path, monkeypatch):
+    """A network that was not seeded goes on, and so does one that had too little memory."""
+    member, schedule = Member(faces()), Schedule(epochs=3, batch_size=6)
+    settings = {"checkpoint": tmp_path / "c", "progress": False}
+    with monkeypatch.context() as patch:
+        stop_after(Loop, patch, 4)
+        with pytest.raises(StoppedError):
+            train_module(small(member), member, schedule, **settings)
+    other = small(replace(member, seed=77))
+    train_module(other, member, schedule, **settings)
+    whole = small(member)
+    train_module(whole, member, schedule, progress=False)
+    assert torch.equal(parameters(other), parameters(whole))
+    longer = replace(schedule, epochs=4)
+    train_module(other, member, longer, compute=Compute(micro_batch=3), **settings)
+
+
+@pytest.mark.parametrize(("rows", "micro"), [(9, None), (9, 8), (8, 3)])
+def test_no_batch_statistics_are_taken_of_a_single_row(rows, micro):
+    member = Member(faces(rows=rows))
+    network = nn.Sequential(
+        Pixels(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(3), nn.Linear(3, 1)
+    )
+    schedule = Schedule(epochs=1, batch_size=8)
+    compute = Compute(micro_batch=micro)
+    assert (
+        len(train_module(network, member, schedule, compute=compute, progress=False).train_loss)
+        == 1
+    )
+    plain = nn.Sequential(Pixels(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 1))
+    steps = len(train_module(plain, member, schedule, compute=compute, progress=False).train_loss)
+    assert steps == -(-rows // 8)  # which a network without them learns from
 
 
 @pytest.mark.slow

@@ -122,6 +122,12 @@ def test_images_must_have_its_channels(shape):
         made()(torch.zeros(shape))
 
 
+def test_pixels_from_0_to_1_are_not_taken_for_bytes():
+    with pytest.raises(ValueError, match="from 0 to 255; found floats of at most 0"):
+        made()(images() / 256)
+    made(mean=(0.5,) * 3, std=(0.25,) * 3).eval()(images() / 256)
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
 )

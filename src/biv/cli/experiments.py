@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="paper: 100 epochs, tested after every step (faces: 16,000 of 200×200, 20 epochs, for "
         "a GPU); laptop: 60 epochs, tested after every 7th (faces: 4,000 of 64×64, 12 epochs, "
         "every 15th: 14 minutes a run on a core); smoke: 20 epochs on 12 %% of the rows (faces: "
-        "128 of 32×32, 3 epochs), to see that it runs (default: paper)",
+        "256 of 32×32, 3 epochs), to see that it runs (default: paper)",
     )
     parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
     parser.add_argument(
@@ -94,6 +94,7 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
         )  # what is not on hand leaves no empty store behind
     store = Store(path)
     if missing := store.missing(runs):
+        runner.require_rows(missing)
         jobs = options.jobs or runner.default_jobs(missing)
         about = in_words(runner.rows_forward(missing) * seconds_a_unit(missing[0]) / jobs)
         print(

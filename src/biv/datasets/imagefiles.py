@@ -123,8 +123,8 @@ def _read(entry: os.DirEntry[str]) -> Content:
         with Path(entry.path).open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return content if len(content) <= LARGEST_FILE else f"more than {LARGEST_FILE:,} bytes"
+        return f"that cannot be read ({error.strerror})"
+    return content if len(content) <= LARGEST_FILE else f"longer than {LARGEST_FILE:,} bytes"
 
 
 def _state(state: os.stat_result) -> tuple[int, int, int]:

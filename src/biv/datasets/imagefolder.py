@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from biv.datasets.imagefiles import Folder
-from biv.datasets.images import CHANNELS, SHOWN, ImageDataset, decode, warn_of
+from biv.datasets.images import CHANNELS, REPEATED, SHOWN, ImageDataset, decode, warn_of
 from biv.datasets.tablefiles import Files
 from biv.datasets.tables import Target
 
 UNNAMED = "not named in the table"
+UNLABELLED = "without a label in the table"
 
 
 class _Label(NamedTuple):
     y: float
-    variance: float | None
+    variance: float
 
 
 def read_images(
     folder: str | Path,
-    table: str | Path | Sequence[str | Path],
+    table: str | Path | Sequence[str | Path] | None = None,
     *,
-    image: str,
-    target: str,
+    image: str | None = None,
+    target: str | None = None,
     target_var: str | None = None,
     target_std: str | None = None,
     target_interval: tuple[str, str] | None = None,
@@ -42,21 +45,26 @@ def read_images(
     from then on; :mod:`biv.datasets.images` has the rule by which files are left out, and
     :func:`read_table` what cells may hold. Rows are ordered by the names of the images.
 
+    An image has one label: where rows name it twice, or name another file of the same bytes, their
+    labels are combined to the inverse-variance-weighted mean, whose variance is 1/Σ(1/σ²).
+
     Args:
         folder: With its subfolders; or an archive (.tar.gz, .zip …).
-        table: A row for each image.
+        table: A row for each image. Without one, all images are read, and their labels are missing
+            (NaN): to predict them.
         image: Column of the names of the files, relative to the folder: ``left/0001.jpg``.
         target: Column of the labels.
         target_var: Column of σ²; or
         target_std: of σ; or
-        target_interval: the two of a confidence interval; or none of these.
+        target_interval: the two of a confidence interval; or none of these. A missing error bar is
+            NaN, unknown.
         level: Of the interval.
         size: Of a side, in pixels: the square in the middle of each image is resized to it.
         progress: Whether to show bars on a terminal.
 
     Raises:
-        ValueError: A column is missing, a cell is not what it should be, or an image is named
-            twice; the archive is refused, or there are no images.
+        ValueError: A column is missing, or a cell is not what it should be; the archive is refused,
+            or there are no images.
         FileNotFoundError: The table names files that are not there.
 
     Warns:
@@ -76,30 +84,36 @@ def read_images(
         ((2, 3, 32, 32), ('a.png', 'b.png'), [3.5, 2.5], [0.04, 0.01])
     """
     source = Path(folder)
+    if table is None:
+        return _unlabelled(source, size, progress=progress)
+    if image is None or target is None:
+        raise ValueError("image and target must name the columns of the table")
     files = Files(table)
     chosen = Target(target, target_var, target_std, target_interval, level)
     labels = _labels(files, image, chosen)
+    names = _Names(labels, source)
     if source.is_dir():  # before the work, not after it
-        _require_all(labels, Folder(source, files.paths).names, source, files)
+        names.require(Folder(source, files.paths).names, files)
     known = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()
     found = decode(
         source,
         size=size,
-        reason_against=lambda name: None if name in labels else UNNAMED,
+        reason_against=names.reason_against,
         rule=f"table {known}",
         ignore=files.paths,
         progress=progress,
     )
-    _require_all(labels, [*found.names, *(one.name for one in found.skipped)], source, files)
+    names.require([*found.names, *(one.name for one in found.skipped)], files)
     warn_of(found.skipped, source, len(found.names) + len(found.skipped))
-    rows = [labels[name] for name in found.names]
-    variance = None
-    if chosen.error_bars:
-        variance = np.array([row.variance for row in rows], dtype=np.float64)
+    own = {name: list(labels[names.key(name)]) for name in found.names}
+    for name, reason in found.skipped:
+        if reason.startswith(REPEATED):
+            own[reason.removeprefix(f"{REPEATED} ")] += labels[names.key(name)]
+    y, variance = np.array([_combined(each) for each in own.values()]).T
     return ImageDataset(
         found.x,
-        np.array([row.y for row in rows]),
-        variance,
+        y,
+        variance if chosen.error_bars else None,
         CHANNELS,
         f"{source}, {files}",
         "that of the files",
@@ -108,55 +122,99 @@ def read_images(
     )
 
 
-def _labels(files: Files, image: str, target: Target) -> dict[str, _Label]:
-    """Of every image that the table names."""
+def _unlabelled(source: Path, size: int, *, progress: bool) -> ImageDataset:
+    found = decode(source, size=size, progress=progress)
+    warn_of(found.skipped, source, len(found.names) + len(found.skipped))
+    y = np.full(len(found.names), np.nan)
+    licence = "that of the files"
+    return ImageDataset(
+        found.x, y, None, CHANNELS, str(source), licence, found.names, found.skipped
+    )
+
+
+class _Names:
+    """Which file a table means: Unicode writes ü in two ways, and archives may begin with a folder.
+
+    A file is meant by its name below the folder, by that with the folder's own name before it, or,
+    in an archive, by its name below the one folder that everything lies in.
+    """
+
+    def __init__(self, labels: dict[str, list[_Label]], source: Path) -> None:
+        self._labels, self._source = labels, source
+
+    def key(self, name: str) -> str:
+        """As the table has it, or as it is."""
+        plain = unicodedata.normalize("NFC", name)
+        ways = [plain, f"{self._source.name}/{plain}"]
+        if not self._source.is_dir():
+            ways.append(plain.partition("/")[2])
+        return next((way for way in ways if way in self._labels), plain)
+
+    def reason_against(self, name: str) -> str | None:
+        """Why it cannot be a row."""
+        labels = self._labels.get(self.key(name))
+        return UNNAMED if labels is None else None if labels else UNLABELLED
+
+    def require(self, there: Iterable[str], files: Files) -> None:
+        """That all files with a label are there."""
+        found = sorted(there)
+        absent = {name for name, own in self._labels.items() if own} - set(map(self.key, found))
+        if absent:
+            raise FileNotFoundError(
+                f"{len(absent)} of {len(self._labels)} images that {files} names are not in "
+                f"{self._source}: {_few(sorted(absent))}; it has {_few(found) or 'no files'}"
+            )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = ", …" if len(names) > SHOWN else ""
+    return ", ".join(repr(name) for name in names[:SHOWN]) + more
+
+
+def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]:
+    """Of every image that the table names, as often as it does; none where it has no label."""
     for name in (image, *target.names):
         files.require(name)
     if image in target.names:
         raise ValueError(f"{image!r} cannot hold the names of images and labels or error bars")
-    found: dict[str, _Label] = {}
-    seen: set[str] = set()
-    unlabelled = 0
+    found: dict[str, list[_Label]] = {}
     for part in files.parts([image, *target.names]):
-        names, y, variance = part.text(image), target.labels(part), target.variances(part)
-        part.refuse(image, np.array([name is None for name in names]), "the name of a file")
-        outside = np.array([_is_outside(name or "") for name in names])
+        cells, y, variance = part.text(image), target.labels(part), target.variances(part)
+        part.refuse(image, np.array([cell is None for cell in cells]), "the name of a file")
+        paths = [PurePosixPath((cell or "").replace("\\", "/")) for cell in cells]
+        outside = np.array([path.is_absolute() or ".." in path.parts for path in paths])
         part.refuse(image, outside, "the name of a file below the folder")
-        normal = [PurePosixPath((name or "").replace("\\", "/")).as_posix() for name in names]
-        for row, name in enumerate(normal):
-            if name in seen:
-                raise ValueError(
-                    f"{part.path}, row {part.start + row + 1}: {name!r} is named twice; combine "
-                    "its labels first (biv.labels has ways to), or copy the image"
-                )
-            seen.add(name)
-            if np.isnan(y[row]):
-                unlabelled += 1
-            else:
-                found[name] = _Label(y[row], None if variance is None else variance[row])
-    if not found:
+        known = np.zeros(len(y)) if variance is None else variance
+        for path, label in zip(paths, map(_Label, y, known), strict=True):
+            own = found.setdefault(unicodedata.normalize("NFC", path.as_posix()), [])
+            if not np.isnan(label.y):
+                own.append(label)
+    if not any(found.values()):
         raise ValueError(f"{files} must have rows with a {target.name!r}; found none")
-    if unlabelled:
+    if repeated := sum(len(own) > 1 for own in found.values()):
         warnings.warn(
-            f"{unlabelled} rows have no {target.name!r} and were left out",
+            f"{repeated} images have several labels, which are combined by inverse variance",
             UserWarning,
             stacklevel=3,
         )
     return found
 
 
-def _is_outside(name: str) -> bool:
-    path = PurePosixPath(name.replace("\\", "/"))
-    return path.is_absolute() or ".." in path.parts
+def _combined(labels: Sequence[_Label]) -> _Label:
+    """The best label that several of one image give.
 
-
-def _require_all(
-    labels: dict[str, _Label], there: Iterable[str], source: Path, files: Files
-) -> None:
-    if absent := sorted(set(labels) - set(there)):
-        first = ", ".join(repr(name) for name in absent[:SHOWN])
-        more = ", …" if len(absent) > SHOWN else ""
-        raise FileNotFoundError(
-            f"{len(absent)} of {len(labels)} images that {files} names are not in {source}: "
-            f"{first}{more}"
-        )
+    Labels without noise are believed alone, labels to ignore (σ² = +inf) not at all, and labels of
+    unknown variance where there are no others.
+    """
+    if len(labels) == 1:
+        return labels[0]
+    y, variance = np.array(labels).T
+    known = ~np.isnan(variance)
+    if not known.any():
+        return _Label(float(y.mean()), np.nan)
+    y, variance = y[known], variance[known]
+    least = variance.min()
+    if least == 0 or np.isinf(least):
+        return _Label(float(y[variance == least].mean()), float(least))
+    weight: npt.NDArray[np.float64] = least / variance
+    return _Label(float(weight @ y / weight.sum()), float(least / weight.sum()))

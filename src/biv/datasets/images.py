@@ -25,7 +25,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,11 +43,12 @@ from biv.datasets.imagefiles import LARGEST_FILE, Files, Reason, open_files
 
 FORMAT = "biv images 1"
 CHANNELS = ("red", "green", "blue")
+MOST_CHANNELS = 4  # of an ordinary image
 LARGEST_IMAGE = 64 << 20  # pixels
 LARGEST_SIDE = 4096  # pixels, of what is asked for
 STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
 SHOWN = 3  # files that a warning names
-REPEATED = "has the bytes of"
+REPEATED, REPEATED_KIND = "has the bytes of", "with the bytes of another"
 UNWANTED = "not wanted"
 KINDS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no interpreter among the decoders
 
@@ -98,6 +99,11 @@ class Pixels(NamedTuple):
         """
         if x.ndim != 4 or x.dtype != np.uint8 or not x.size:
             raise ValueError(f"x must be bytes (N, C, H, W); found {x.dtype} {x.shape}")
+        if x.shape[1] > MOST_CHANNELS >= x.shape[3]:
+            raise ValueError(
+                f"x must have its channels first, (N, C, H, W); found {x.shape}: use "
+                "x.transpose(0, 3, 1, 2)"
+            )
         counts = np.zeros((x.shape[1], 256), dtype=np.int64)
         for start in range(0, len(x), 256):
             for channel, own in enumerate(counts):
@@ -340,15 +346,15 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
     try:
         opened = Image.open(io.BytesIO(content), formats=KINDS)
     except Image.DecompressionBombError:
-        raise _RefusedError(f"would decode to more than {LARGEST_IMAGE:,} pixels") from None
+        raise _RefusedError(f"that would decode to more than {LARGEST_IMAGE:,} pixels") from None
     except Exception:
         raise _RefusedError("not an image") from None
     with opened:
         if opened.width * opened.height > LARGEST_IMAGE:
-            raise _RefusedError(f"would decode to more than {LARGEST_IMAGE:,} pixels")
+            raise _RefusedError(f"that would decode to more than {LARGEST_IMAGE:,} pixels")
         # Pillow has colours of 16 bits as such of 8, but its decoders' arguments tell.
         if opened.mode.startswith(("I", "F")) or ";16" in str(opened.tile):
-            raise _RefusedError("more than 8 bits a channel")
+            raise _RefusedError("of more than 8 bits a channel")
         try:
             ImageOps.exif_transpose(opened, in_place=True)
             upright = opened if opened.mode == "RGB" else opened.convert("RGB")
@@ -359,13 +365,21 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
             raise _RefusedError(f"cut off or damaged ({error})") from None
 
 
-def warn_of(skipped: tuple[Skipped, ...], source: Path, total: int) -> None:
-    """Say what was left out, if anything was."""
+def warn_of(skipped: Sequence[Skipped], source: Path, total: int) -> None:
+    """Say what was left out, if anything was, kind by kind."""
     if skipped:
-        first = "; ".join(f"{one.name!r}: {one.reason}" for one in skipped[:SHOWN])
-        more = ", …" if len(skipped) > SHOWN else ""
         warnings.warn(
-            f"{len(skipped)} of {total} files of {source} are left out ({first}{more}): "
+            f"{len(skipped)} of {total} files of {source} are left out: {counted(skipped)}. "
             "`skipped` has them all",
             stacklevel=3,
         )
+
+
+def counted(skipped: Sequence[Skipped]) -> str:
+    """How many of each kind, each with an example, in words."""
+    kinds: dict[str, list[str]] = {}
+    for name, reason in skipped:
+        kind = REPEATED_KIND if reason.startswith(REPEATED) else reason.partition(" (")[0]
+        kinds.setdefault(kind, []).append(name)
+    ordered = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    return "; ".join(f"{len(names)} {kind} ({names[0]!r})" for kind, names in ordered)

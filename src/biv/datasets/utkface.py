@@ -74,4 +74,4 @@ def _age(name: str) -> int | None:
 
 
 def _reason(name: str) -> str | None:
-    return "no age at the beginning of its name" if _age(name) is None else None
+    return "without an age at the beginning of its name" if _age(name) is None else None

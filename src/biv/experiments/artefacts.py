@@ -91,7 +91,7 @@ class FaceScale(NamedTuple):
 FACES = {
     "paper": FaceScale(16_000, 4_000, pixels=200, epochs=20),
     "laptop": FaceScale(4_000, 1_000, pixels=64, epochs=12, batch_size=128, test_every=15),
-    "smoke": FaceScale(128, 64, pixels=32, epochs=3, batch_size=32),
+    "smoke": FaceScale(256, 64, pixels=32, epochs=3, batch_size=32),
 }
 
 
@@ -208,7 +208,7 @@ class Grid:
     def batches(self, label: str, noise: Noise, loss: Loss, size: int) -> Line:
         """The same with another batch size, tested after as many samples."""
         run = self.line(label, noise, loss).run
-        every = run.test_every * self.blank.batch_size // size
+        every = max(1, run.test_every * self.blank.batch_size // size)
         return Line(label, replace(run, batch_size=size, test_every=every))
 
     @property

@@ -26,7 +26,7 @@ from biv.datasets import (
     load_utkface,
     split_rows,
 )
-from biv.datasets.images import REPEATED, SHOWN
+from biv.datasets.images import counted
 from biv.experiments.spec import Loss, Noise, Run
 from biv.models import MLP, ResNet18
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
@@ -80,16 +80,8 @@ def left_out(dataset: str, pixels: int | None) -> str | None:
     data = source(dataset, pixels).data
     if not isinstance(data, ImageDataset) or not data.skipped:
         return None
-    repeated = sum(one.reason.startswith(REPEATED) for one in data.skipped)
-    others = [one for one in data.skipped if not one.reason.startswith(REPEATED)]
-    words = [f"{repeated} repeat another's bytes"] if repeated else []
-    words += [f"{one.name!r}: {one.reason}" for one in others[:SHOWN]]
-    if len(others) > SHOWN:
-        words.append(f"and {len(others) - SHOWN} more, which load_utkface().skipped has")
-    return (
-        f"{dataset}: {len(data):,} images; {len(data.skipped)} files are left out "
-        f"({'; '.join(words)})."
-    )
+    left = f"{len(data.skipped)} files are left out"
+    return f"{dataset}: {len(data):,} images; {left}: {counted(data.skipped)}."
 
 
 def _quiet_hours(data: Dataset) -> npt.NDArray[np.bool_]:

@@ -62,6 +62,23 @@ def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
     )  # the longest first, so that all end together
 
 
+def require_rows(runs: Sequence[Run]) -> None:
+    """A data set that is not on hand, or too small for any of these runs, is an error here, once.
+
+    Raises:
+        ValueError: It is too small.
+        FileNotFoundError: It is not there.
+    """
+    for dataset, pixels in {(run.dataset, run.pixels) for run in runs}:
+        rows = len(protocol.source(dataset, pixels).data)
+        needed = min(r.train_rows + r.test_rows for r in runs if r.dataset == dataset)
+        if needed > rows:
+            raise ValueError(
+                f"{dataset} has {rows:,} rows here, and these runs need {needed:,}: choose a "
+                "smaller preset"
+            )
+
+
 def default_jobs(runs: Sequence[Run]) -> int:
     """As many processes as there are cores; one, where they would share a GPU."""
     on_gpu = torch.cuda.is_available() and any(run.pixels for run in runs)
@@ -223,15 +240,7 @@ def complete(
     if not missing:
         return Plan(len(wanted), 0, [])
     store.add([])  # a store that cannot be written to is an error here, not after the training
-    for dataset, pixels in {(run.dataset, run.pixels) for run in missing}:
-        # A data set that is not on hand, or too small for anything, is an error here, once.
-        rows = len(protocol.source(dataset, pixels).data)
-        needed = min(r.train_rows + r.test_rows for r in missing if r.dataset == dataset)
-        if needed > rows:
-            raise ValueError(
-                f"{dataset} has {rows:,} rows here, and these runs need {needed:,}: choose a "
-                "smaller preset"
-            )
+    require_rows(missing)
     workers = jobs or default_jobs(missing)
     stacks = pack(missing, workers)
     failed: list[Failure] = []

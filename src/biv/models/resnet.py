@@ -71,7 +71,19 @@ class ResNet18:
 
 
 class Standardise(nn.Module):
-    """Pixels of any dtype to floats of mean 0 and variance 1, channel by channel."""
+    """Pixels of any dtype to floats of mean 0 and variance 1, channel by channel.
+
+    The first layer of a network that is given images as they are stored.
+
+    Args:
+        mean: Of each channel; see :meth:`biv.datasets.Pixels.fit`.
+        std: Of each channel.
+
+    Example:
+        >>> layer = Standardise((100.0,) * 3, (50.0,) * 3)
+        >>> layer(torch.full((1, 3, 2, 2), 200, dtype=torch.uint8)).unique()
+        tensor([2.])
+    """
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
@@ -85,6 +97,11 @@ class Standardise(nn.Module):
             raise ValueError(
                 f"images must have shape (rows, {mean.shape[1]}, height, width); "
                 f"found {tuple(images.shape)}"
+            )
+        if images.is_floating_point() and mean.amax() > 1 >= images.amax() and images.numel():
+            raise ValueError(
+                f"pixels of mean {mean.amax():g} are from 0 to 255; found floats of at most "
+                f"{images.amax():g}: multiply them by 255, or give the mean and std of yours"
             )
         values = images.to(mean.dtype, memory_format=torch.channels_last)
         return (values - mean) * scale

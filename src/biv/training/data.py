@@ -122,8 +122,8 @@ class Member:
 
     Attributes:
         train: What it learns from.
-        rows: Which of these, by their numbers; None for all. Members that share `train` and differ
-            in `rows` share it in memory.
+        rows: Which of these, by their numbers, int64; None for all. Members that share `train` and
+            differ in `rows` share it in memory.
         test: Rows with clean labels to be scored on, by the mean squared error; or None.
         loss: Of :mod:`biv.modules`, local. ε and cutoffs in the units of the variances.
         learning_rate: Of the optimiser.
@@ -159,6 +159,9 @@ class Member:
             self._check_test(self.test)
         train = self.train
         weights = self.loss.weights(train.y, train.variance, sample_weight=train.sample_weight)
+        rows: object = self.rows
+        if isinstance(rows, np.ndarray) and rows.dtype.kind == "i":
+            object.__setattr__(self, "rows", torch.tensor(rows, dtype=torch.int64))
         if self.rows is not None:
             self._check_rows(self.rows)
             weights = weights[self.rows]

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from biv import _checks
-from biv.training.checkpoint import digest, fingerprint, require_room, require_same
+from biv.training.checkpoint import fingerprint, require_room, require_same
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule, as_features
 from biv.training.history import History
@@ -38,8 +39,9 @@ class Loop:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
-        self._first = digest(*(v for v in model.state_dict().values() if isinstance(v, Tensor)))
         self.model, self.member = model.to(compute.place), member
+        if len(member) % schedule.batch_size == 1 and len(member) > 1 and _looks_at_batches(model):
+            schedule = replace(schedule, drop_last=True)  # no statistics can be taken of one row
         self.schedule, self.compute = schedule, compute
         self.steps_per_epoch = schedule.steps_per_epoch(len(member))
         self.average = _Average(model, schedule)
@@ -97,7 +99,8 @@ class Loop:
     def _backward(self, rows: Tensor) -> float:
         """The loss of a batch; its gradients are added to the parameters'."""
         train, loss_function, moved = self.member.train, self.member.loss, self.compute.moved
-        parts = torch.split(rows, self.compute.micro_batch or len(rows))
+        micro = self.compute.micro_batch or len(rows)
+        parts = torch.tensor_split(rows, -(-len(rows) // micro))  # of nearly equal lengths
         labels = [tuple(c if c is None else moved(c) for c in train.labels(p)) for p in parts]
         whole: Callable[..., Tensor] = loss_function
         if len(parts) > 1:  # what a label counts is decided by those of the whole batch
@@ -144,9 +147,9 @@ class Loop:
 
     @cached_property
     def _training(self) -> dict[str, str]:
-        return fingerprint(repr(self.model), self._first, [self.member], self.schedule) | {
-            "the precision": repr((self.compute.bfloat16, self.compute.micro_batch))
-        }
+        # Not the first parameters: those of a checkpoint take their place.
+        known = fingerprint(repr(self.model), None, [self.member], self.schedule)
+        return known | {"the precision": str(self.compute.bfloat16)}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the training depends on; at the end of an epoch only.
@@ -228,6 +231,10 @@ def predict_module(
         return torch.cat([forward(model, part, compute).cpu() for part in torch.split(rows, size)])
     finally:
         model.train(training)
+
+
+def _looks_at_batches(model: nn.Module) -> bool:
+    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
 
 def _draws(place: torch.device) -> dict[str, Tensor]:

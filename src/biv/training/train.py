@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,16 +94,19 @@ def train_module(
 ) -> History:
     """Train any module on one member, in place: what is too large or too special for a stack.
 
-    The module ends in evaluation mode. What draws while it is trained, as dropout does, draws from
-    torch's global generator: ``torch.manual_seed`` makes that repeatable.
+    The module ends in evaluation mode, on the device of `compute`. If it has batch normalisation,
+    a last batch of a single row is left out. What draws while it is trained, as dropout does, draws
+    from torch's global generator: ``torch.manual_seed`` makes that repeatable.
 
     Args:
-        model: Takes the rows of x, gives (rows, outputs). Its parameters are taken as they are:
-            draw them from ``member.generators()[0]`` to have them depend on the seed.
+        model: Takes the rows of x, gives (rows, outputs); images are given as they are stored, as
+            bytes (:class:`biv.models.Standardise` makes floats of them). Its parameters are taken
+            as they are: draw them from ``member.generators()[0]`` to have them depend on the seed.
         member: Data, loss, learning rate, seed.
         schedule: Epochs, batches, tests, optimiser.
         compute: Device, micro-batches, precision.
-        checkpoint: As in :func:`train_stack`. On a CPU, with as many threads, what is resumed ends
+        checkpoint: As in :func:`train_stack`, but that it brings its own parameters, and that
+            micro-batches may differ. On a CPU, with as many threads, what is resumed ends
             to the bit as if it had not been interrupted.
         checkpoint_seconds: How often to save, at the ends of epochs.
         progress: Whether to show a bar on a terminal, after two seconds.
@@ -119,10 +123,24 @@ def train_module(
     """
     _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
     loop = Loop(model, member, schedule, compute)
-    what = member.name or "training"
-    _drive(loop, schedule, what, checkpoint, checkpoint_seconds, progress=progress)
+    history = _looped(loop, checkpoint, checkpoint_seconds, progress=progress)
+    if history.diverged_at is not None:
+        warnings.warn(
+            f"training diverged at step {history.diverged_at}: a loss, a parameter or a moment was "
+            f"no longer finite. Try a smaller learning_rate than {member.learning_rate:g}",
+            UserWarning,
+            stacklevel=2,
+        )
+    return history
+
+
+def _looped(
+    loop: Loop, checkpoint: str | Path | None, seconds: float, *, progress: bool
+) -> History:
+    what = loop.member.name or "training"
+    _drive(loop, loop.schedule, what, checkpoint, seconds, progress=progress)
     loop.average.keep()
-    model.eval()
+    loop.model.eval()
     return loop.history()
 
 
@@ -144,7 +162,7 @@ def train_reference(
         >>> history.train_loss.shape
         (8,)
     """
-    return train_module(model, member, schedule, compute=PLAIN, progress=progress)
+    return _looped(Loop(model, member, schedule, PLAIN), None, 0.0, progress=progress)
 
 
 def _drive(
