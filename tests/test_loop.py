@@ -184,6 +184,14 @@ def test_a_gpu_that_is_not_there_is_an_error_and_left_open_is_the_cpu():
     assert Compute(device=None).place == torch.device("cpu")
 
 
+@pytest.mark.parametrize("factor", [30.0, 0.03])
+def test_labels_that_nobody_scaled_are_said(factor):
+    rows = tables()
+    member = Member(Triplets(rows.x, rows.y * factor, rows.variance * factor**2))
+    with pytest.warns(UserWarning, match=r"a variance of .*: scale both with biv.datasets.LabelS"):
+        train_module(network_of(member), member, Schedule(epochs=1), progress=False)
+
+
 def test_bytes_are_images_or_nothing():
     for shape in ((5, 8, 8), (5, 1, 8, 8, 2)):
         with pytest.raises((TypeError, ValueError), match="x must"):

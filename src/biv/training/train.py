@@ -19,6 +19,8 @@ from biv.training.loop import Loop
 from biv.training.progress import progress_bar
 from biv.training.stack import Factory, Stack
 
+UNUSUAL = 100.0  # a variance of labels, or one over it, beyond which somebody forgot to scale them
+
 
 class Trained(NamedTuple):
     """A member after its training."""
@@ -123,6 +125,7 @@ def train_module(
     """
     _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
     loop = Loop(model, member, schedule, compute)
+    _warn_of_scale(member)
     history = _looped(loop, checkpoint, checkpoint_seconds, progress=progress)
     if history.diverged_at is not None:
         warnings.warn(
@@ -132,6 +135,20 @@ def train_module(
             stacklevel=2,
         )
     return history
+
+
+def _warn_of_scale(member: Member) -> None:
+    y = member.train.y if member.rows is None else member.train.y[member.rows]
+    known = y[y.isfinite()]
+    spread = float(known.var()) if len(known) > 1 else 1.0
+    if not 1 / UNUSUAL <= spread <= UNUSUAL and spread > 0:
+        warnings.warn(
+            f"the labels have a variance of {spread:g}. Networks learn best from labels of unit "
+            "variance, and a number given for ε is in the units of the variances: scale both with "
+            "biv.datasets.LabelScaler",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _looped(
