@@ -113,6 +113,13 @@ def test_labels_of_one_image_are_combined(tmp_path, labels, combined, way):
     np.testing.assert_allclose(data.variance, [combined[1], 1.0], rtol=1e-4)
 
 
+def test_what_is_no_image_twice_is_none(tmp_path):
+    folder = write_folder(tmp_path / "photos", PHOTOS | {"left/3.png": b"", "left/5.png": b""})
+    with pytest.warns(UserWarning, match="2 of 6 files"):
+        data = read(folder, table(tmp_path / "labels.csv"))
+    assert data.y.tolist() == [2, 3, 4, 5]
+
+
 def test_without_a_table_images_have_no_labels(tmp_path):
     data = read_images(write_folder(tmp_path / "photos", PHOTOS), size=24)
     assert len(data) == 6

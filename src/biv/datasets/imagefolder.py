@@ -107,8 +107,9 @@ def read_images(
     warn_of(found.skipped, source, len(found.names) + len(found.skipped))
     own = {name: list(labels[names.key(name)]) for name in found.names}
     for name, reason in found.skipped:
-        if reason.startswith(REPEATED):
-            own[reason.removeprefix(f"{REPEATED} ")] += labels[names.key(name)]
+        first = reason.removeprefix(f"{REPEATED} ")
+        if first in own:  # unless it is no image either
+            own[first] += labels[names.key(name)]
     y, variance = np.array([_combined(each) for each in own.values()]).T
     return ImageDataset(
         found.x,
