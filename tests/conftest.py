@@ -24,5 +24,12 @@ def data_dir():
     """The folder of real data, as users and continuous integration point to it."""
     folder = os.environ.get("BIV_DATA_DIR")
     if not folder:
-        pytest.skip("BIV_DATA_DIR is not set: the full Bike Sharing data are not on hand")
+        pytest.skip("BIV_DATA_DIR is not set: data that may not be shipped are not on hand")
     return Path(folder)
+
+
+@pytest.fixture
+def image_cache(tmp_path, monkeypatch):
+    """The folder of the caches of images, this test's own."""
+    monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "images"

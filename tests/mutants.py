@@ -527,7 +527,7 @@ MUTANTS = [
     ),
     *of(
         "datasets/images.py",
-        "test_images.py test_imagefolder.py",
+        "test_images.py test_imagefiles.py test_imagefolder.py",
         ("repr((FORMAT, side, rule,", "repr((FORMAT, rule,"),
         ("if not home.is_dir():\n        _make", "if True:\n        _make"),
         ("shutil.rmtree(beside, ignore_errors=True)", "pass"),
@@ -560,7 +560,7 @@ MUTANTS = [
     ),
     *of(
         "datasets/imagefiles.py",
-        "test_images.py test_imagefolder.py",
+        "test_images.py test_imagefiles.py test_imagefolder.py",
         ("[str(self.source.resolve())]", "[]"),
         ("st_size, state.st_mtime_ns, state.st_ctime_ns", "st_size, state.st_mtime_ns, 0"),
         ("if fits else ()", ""),
@@ -744,7 +744,7 @@ MUTANTS = [
         ("value - INTERVAL * stderr", "value"),
     ),
     *of(
-        "training/progress.py",
+        "_progress.py",
         "test_training.py",
         ("disable=None if enabled else True", "disable=False"),
         ("PATIENCE = 2.0", "PATIENCE = 0.0"),

@@ -16,9 +16,7 @@ HEADER = "name,y,err\n"
 ROWS = {name: (float(k), 0.1 * (k + 1)) for k, name in enumerate(sorted(PHOTOS))}
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("image_cache")
 
 
 def table(path, rows=None):

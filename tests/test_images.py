@@ -1,55 +1,23 @@
-"""Folders and archives of images: what becomes a row, what does not, and what is refused."""
+"""Images: what becomes a row and what does not, their pixels, and the cache they are kept in."""
 
 import errno
 import io
 import os
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 import warnings
-import zipfile
-import zlib
-from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from biv.datasets import Pixels, imagefiles, images, load_utkface
+from biv.datasets import Pixels, images, load_utkface
 from biv.datasets.files import cache_dir
-from images import disc, encoded, faces, write_folder, write_tar, write_zip
+from images import disc, encoded, faces, left_behind, load, png, write_folder, write_tar
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "images"
-
-
-def left_behind(cache):
-    return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
-
-
-def load(source, size=24):
-    """Without a word about what is left out, which some tests look at instead."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return load_utkface(source, size=size)
-
-
-def png(width, height, *, bits=8, kind=2, pixels=b""):
-    """The bytes of a PNG file that says that it is so large, whatever its pixels unpack to."""
-    size = width.to_bytes(4, "big") + height.to_bytes(4, "big")
-    header = size + bytes([bits, kind, 0, 0, 0])
-
-    def chunk(name, content):
-        body = name + content
-        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
-
-    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(pixels)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+pytestmark = pytest.mark.usefixtures("image_cache")
 
 
 # Ages.
@@ -234,193 +202,28 @@ def test_an_image_that_would_fill_the_memory_is_not_decoded(tmp_path, side):
     assert data.skipped[0].reason == "that would decode to more than 67,108,864 pixels"
 
 
-def test_a_file_that_is_too_long_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 2000)
-    files = faces(2) | {"1_0_0_1.png": encoded(disc(1)) + b"\0" * 3000}
-    data = load(write_folder(tmp_path / "UTKFace", files))
-    assert data.skipped == (("1_0_0_1.png", "longer than 2,000 bytes"),)
-
-
-def test_what_is_not_a_file_is_reported(tmp_path):
-    folder = write_folder(tmp_path / "UTKFace", faces(2))
-    (folder / "1_0_0_1.jpg").symlink_to(folder / "nowhere")
-    os.mkfifo(folder / "2_0_0_1.jpg")
-    assert dict(load(folder).skipped) == dict.fromkeys(("1_0_0_1.jpg", "2_0_0_1.jpg"), "not a file")
-
-
 @pytest.mark.parametrize("files", [{}, {"readme.txt": b"hello"}, {"1_0_0_1.jpg": b"hello"}])
-def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, cache, files):
+def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, image_cache, files):
     folder = tmp_path / "UTKFace"
     folder.mkdir()
     with pytest.raises(ValueError, match="has no images"):
         load(write_folder(folder, files))
-    assert left_behind(cache) == []
+    assert left_behind(image_cache) == []
 
 
-# Archives.
+def test_warnings_of_others_are_as_they_were(tmp_path):
+    """Filters are of the process: what threads change and restore in turns may stay changed."""
+    folder = write_folder(tmp_path / "UTKFace", faces(100) | {"notes.txt": b""})
+    before = list(warnings.filters)
+    with pytest.warns(UserWarning, match="1 of 101 files"):
+        load_utkface(folder, size=8)
+    assert list(warnings.filters) == before
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda folder, files: write_folder(folder / "UTKFace", files),
-        lambda folder, files: write_tar(folder / "UTKFace.tar.gz", files),
-        lambda folder, files: write_tar(folder / "UTKFace.tar", files, "w"),
-        lambda folder, files: write_zip(folder / "UTKFace.zip", files),
-    ],
-)
-def test_an_archive_is_as_good_as_a_folder_whatever_its_order(tmp_path, write):
-    files = faces(5) | {"notes.txt": b"hello"}
-    shuffled = {f"UTKFace/{name}": files[name] for name in sorted(files, reverse=True)}
-    data = load(write(tmp_path, shuffled))
-    assert data.y.tolist() == [10, 11, 12, 13, 14]
-    assert np.array_equal(data.x[4].transpose(1, 2, 0), disc(7, shift=4))
-    assert data.skipped == (("UTKFace/notes.txt", "without an age at the beginning of its name"),)
-
-
-@pytest.mark.parametrize("name", ["../1_0_0_1.png", "/tmp/1_0_0_1.png", "a/../../1_0_0_1.png",
-                                  "..\\1_0_0_1.png", "C:\\1_0_0_1.png"])  # fmt: skip
-@pytest.mark.parametrize("write", [write_tar, write_zip])
-def test_an_entry_outside_the_folder_refuses_the_archive(tmp_path, cache, write, name):
-    archive = write(tmp_path / "UTKFace.x", faces(2) | {name: encoded(disc(5))})
-    with pytest.raises(ValueError, match=r"is refused: its entry .* lies outside its folder"):
-        load(archive)
-    assert left_behind(cache) == []
-    assert sorted(tmp_path.iterdir()) == [archive, cache.parent]
-
-
-def test_a_colon_in_a_name_is_no_drive(tmp_path):
-    archive = write_tar(tmp_path / "UTKFace.tar", {"30_0_0_2017 10:30.png": encoded(disc(5))})
-    assert load(archive).y.tolist() == [30]
-
-
-def test_links_in_an_archive_lead_nowhere(tmp_path):
-    path = write_tar(tmp_path / "UTKFace.tar", faces(1), "w")
-    with tarfile.open(path, "a") as archive:
-        link = tarfile.TarInfo("1_0_0_1.jpg")
-        link.type, link.linkname = tarfile.SYMTYPE, "../../../etc/passwd"
-        archive.addfile(link)
-    assert load(path).skipped == (("1_0_0_1.jpg", "not a file"),)
-
-
-@pytest.mark.parametrize("write", [write_tar, write_zip])
-def test_an_entry_that_unpacks_to_too_much_refuses_the_archive(tmp_path, cache, monkeypatch, write):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 1 << 20)
-    archive = write(tmp_path / "UTKFace.x", faces(2) | {"1_0_0_1.png": b"\0" * (2 << 20)})
-    assert archive.stat().st_size < 50_000
-    with pytest.raises(ValueError, match=r"refused: its entry '1_0_0_1.png' unpacks to more than"):
-        load(archive)
-    assert left_behind(cache) == []
-
-
-def test_an_archive_that_lies_about_lengths_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 1 << 16)
-    content = write_zip(tmp_path / "whole.zip", {"1_0_0_1.png": b"\0" * (1 << 17)}).read_bytes()
-    length = (1 << 17).to_bytes(4, "little")
-    (tmp_path / "UTKFace.zip").write_bytes(content.replace(length, b"\x10\0\0\0"))
-    with pytest.raises(ValueError, match="is refused"):
-        load(tmp_path / "UTKFace.zip")
-
-
-KINDS = {
-    "tar": partial(write_tar, mode="w"),
-    "tar.gz": write_tar,
-    "tar.bz2": partial(write_tar, mode="w:bz2"),
-    "tar.xz": partial(write_tar, mode="w:xz"),
-    "zip": write_zip,
-}
-
-
-@pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
-def test_an_archive_that_is_cut_off_anywhere_is_refused(tmp_path, cache, write):
-    """Between two entries too; but for the zeros that may follow the last block."""
-    files = {f"{n}_0_0_1.png": encoded(disc(n, size=4)) for n in range(1, 4)}
-    content = write(tmp_path / "whole.x", files).read_bytes()
-    archive = tmp_path / "UTKFace.x"
-    for length in range(0, len(content), max(3, len(content) // 160)):
-        archive.write_bytes(content[:length])
-        if length and not any(content[length:]):  # what is gone says nothing
-            continue
-        with pytest.raises(ValueError, match="refused: it is no archive, or is cut off or damaged"):
-            list(imagefiles.Archive(archive).contents(lambda _: None))
-    archive.write_bytes(content[: min(700, len(content) // 2)])
-    with pytest.raises(ValueError, match="is refused"):
-        load(archive)
-    assert left_behind(cache) == []
-
-
-@pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
-def test_no_part_of_a_damaged_archive_passes_for_the_whole(tmp_path, write):
-    """A bit changed here and there. Files may be read with other bytes where nothing checks them."""
-    noisy = np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8)
-    files = {f"{n}_0_0_1.png": encoded(noisy + np.uint8(n)) for n in range(1, 5)}
-    content = write(tmp_path / "whole.x", files).read_bytes()
-    archive, refused = tmp_path / "UTKFace.x", 0
-    for place in range(0, len(content), 31):
-        damaged = bytearray(content)
-        damaged[place] ^= 0x10
-        archive.write_bytes(damaged)
-        try:
-            found = dict(imagefiles.Archive(archive).contents(lambda _: None))
-        except ValueError as error:
-            refused += "UTKFace.x is refused" in str(error)
-        else:
-            assert len(found) == 4
-            checked = write not in (KINDS["tar"], KINDS["zip"])  # zip has names without a checksum
-            assert not checked or found == files
-    assert refused >= len(content) // 31 // (10 if write is KINDS["tar"] else 2)
-
-
-def test_a_name_that_unpacks_to_gigabytes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 1 << 20)
-    long = {"1" * (2 << 20) + "_0_0_1.png": encoded(disc(5))}
-    with pytest.raises(ValueError, match=r"is refused: .*a header of 2,\d+,\d+ bytes"):
-        load(write_tar(tmp_path / "UTKFace.tar.gz", long))
-
-
-def test_an_encrypted_archive_is_refused(tmp_path):
-    content = bytearray(write_zip(tmp_path / "whole.zip", faces(1)).read_bytes())
-    content[6] |= 1  # of the entry, and of the list at the end
-    content[content.index(b"PK\x01\x02") + 8] |= 1
-    (tmp_path / "UTKFace.zip").write_bytes(content)
-    with pytest.raises(ValueError, match=r"is refused: .*encrypted"):
-        load(tmp_path / "UTKFace.zip")
-
-
-def test_an_archive_compressed_in_an_unknown_or_damaged_way_is_refused(tmp_path):
-    path = tmp_path / "UTKFace.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("1_0_0_1.png", encoded(disc(5)))
-    assert len(load(path)) == 1
-    content = bytearray(path.read_bytes())
-    broken = content.copy()
-    broken[30 + len("1_0_0_1.png") + 4] = 0xFF  # LZMA's own settings
-    path.write_bytes(broken)
-    with pytest.raises(ValueError, match="is refused"):
-        load(path)
-    content[8] = content[content.index(b"PK\x01\x02") + 10] = 77
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="is refused"):
-        load(path)
-
-
-def test_an_entry_that_cannot_be_unpacked_refuses_the_archive(tmp_path):
-    content = bytearray(write_zip(tmp_path / "whole.zip", {"1_0_0_1.png": b"x" * 99}).read_bytes())
-    content[30 + len("1_0_0_1.png")] = 0x07  # no such kind of block
-    (tmp_path / "UTKFace.zip").write_bytes(content)
-    with pytest.raises(ValueError, match=r"is refused: .*invalid block type"):
-        load(tmp_path / "UTKFace.zip")
-
-
-def test_two_entries_of_one_name_refuse_the_archive(tmp_path):
-    path = write_tar(tmp_path / "UTKFace.tar", {"1_0_0_1.png": encoded(disc(1))}, "w")
-    with tarfile.open(path, "a") as archive:
-        content = encoded(disc(2))
-        entry = tarfile.TarInfo("./1_0_0_1.png")
-        entry.size = len(content)
-        archive.addfile(entry, io.BytesIO(content))
-    with pytest.raises(ValueError, match="two entries of the name '1_0_0_1.png'"):
-        load(path)
+def test_no_interpreter_is_asked_for_an_image(tmp_path):
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 24 24\n%%EndComments\nshowpage\n"
+    data = load(write_folder(tmp_path / "UTKFace", faces(1) | {"1_0_0_1.png": script}))
+    assert data.skipped == (("1_0_0_1.png", "not an image"),)
 
 
 # The cache.
@@ -444,12 +247,12 @@ def test_the_cache_is_opened_and_not_made_again(tmp_path, monkeypatch):
         lambda folder: next(folder.iterdir()).write_bytes(encoded(disc(1, shift=77))),
     ],
 )
-def test_other_files_are_another_cache(tmp_path, cache, change):
+def test_other_files_are_another_cache(tmp_path, image_cache, change):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     before = load(folder)
     change(folder)
     after = load(folder)
-    assert len(left_behind(cache)) == 2
+    assert len(left_behind(image_cache)) == 2
     assert before.names != after.names or not np.array_equal(before.x, after.x)
 
 
@@ -465,26 +268,26 @@ def test_folders_of_equal_names_lengths_and_times_are_different_caches(tmp_path)
     assert np.array_equal(load(tmp_path / "b").x[0].transpose(1, 2, 0), disc(5))
 
 
-def test_another_size_is_another_cache(tmp_path, cache):
+def test_another_size_is_another_cache(tmp_path, image_cache):
     folder = write_folder(tmp_path / "UTKFace", faces(2))
     assert load(folder, size=8).x.shape[2:] == (8, 8)
     assert load(folder, size=9).x.shape[2:] == (9, 9)
-    assert len(left_behind(cache)) == 2
+    assert len(left_behind(image_cache)) == 2
 
 
-def test_a_failure_leaves_nothing_half_written(tmp_path, cache, monkeypatch):
+def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatch):
     def fail(*_):
         raise MemoryError
 
     monkeypatch.setattr(images, "_image", fail)
     with pytest.raises(MemoryError):
         load(write_folder(tmp_path / "UTKFace", faces(4)))
-    assert left_behind(cache) == []
+    assert left_behind(image_cache) == []
 
 
 @pytest.mark.parametrize("where", ["posix_fallocate", "mkdir"])
 def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
-    tmp_path, cache, monkeypatch, where
+    tmp_path, image_cache, monkeypatch, where
 ):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -496,7 +299,7 @@ def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
         monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(OSError, match="No space left on device: set BIV_CACHE_DIR to a folder"):
         load(folder)
-    assert left_behind(cache) == []
+    assert left_behind(image_cache) == []
 
 
 def test_room_is_taken_before_anything_is_written(tmp_path):
@@ -506,7 +309,7 @@ def test_room_is_taken_before_anything_is_written(tmp_path):
     assert state.st_size == rows.nbytes <= state.st_blocks * 512
 
 
-def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(tmp_path, cache):
+def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(tmp_path, image_cache):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     script = f"""
 import os
@@ -515,19 +318,21 @@ images._image = lambda content, side: os._exit(9)
 load_utkface({str(folder)!r}, size=24)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
-    (begun,) = left_behind(cache)
+    (begun,) = left_behind(image_cache)
     assert begun.startswith(".")
     assert len(load(folder)) == 4
-    assert len(left_behind(cache)) == 2
-    (cache / ".my.notes").mkdir()
+    assert len(left_behind(image_cache)) == 2
+    (image_cache / ".my.notes").mkdir()
     for name in (begun, ".my.notes"):
-        os.utime(cache / name, (0, time.time() - images.STALE - 1))
+        os.utime(image_cache / name, (0, time.time() - images.STALE - 1))
     load(folder, size=8)
-    assert begun not in left_behind(cache)
-    assert ".my.notes" in left_behind(cache)
+    assert begun not in left_behind(image_cache)
+    assert ".my.notes" in left_behind(image_cache)
 
 
-def test_processes_that_make_one_cache_do_not_get_in_each_others_way(tmp_path, cache, monkeypatch):
+def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
+    tmp_path, image_cache, monkeypatch
+):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     together = threading.Barrier(2, timeout=30)
     fill = images._fill
@@ -545,7 +350,7 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(tmp_path, c
     for thread in threads:
         thread.join()
     assert np.array_equal(found[0].x, found[1].x)
-    assert len(left_behind(cache)) == 1
+    assert len(left_behind(image_cache)) == 1
 
 
 @pytest.mark.parametrize(
@@ -564,10 +369,10 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(tmp_path, c
         ),
     ],
 )
-def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, cache, damage):
+def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, image_cache, damage):
     folder = write_folder(tmp_path / "UTKFace", faces(2))
     load(folder)
-    (home,) = cache.iterdir()
+    (home,) = image_cache.iterdir()
     damage(home)
     with pytest.raises(ValueError, match=r"is damaged .*: remove that folder"):
         load(folder)
