@@ -6,9 +6,9 @@ import argparse
 import os
 from typing import Any
 
+from biv._progress import progress_bar
 from biv.cli import owndata
 from biv.cli.parsing import add_command
-from biv.training.progress import progress_bar
 
 EXAMPLES = """examples:
   biv compare data.csv --target y --target-std y_err

@@ -89,9 +89,7 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
         failed = [failure for failure in store.failures() if failure.run in wanted]
         return store, runner.Plan(stored, 0, failed)
     if not path.exists():
-        protocol.source(
-            options.dataset, runs[0].pixels
-        )  # what is not on hand leaves no empty store behind
+        runner.require_rows(runs)  # what is not on hand leaves no empty store behind
     store = Store(path)
     if missing := store.missing(runs):
         runner.require_rows(missing)

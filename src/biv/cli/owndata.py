@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from biv._progress import progress_bar
 from biv.datasets import LabelledTable, Target
-from biv.training.progress import progress_bar
 
 ERROR_BAR = re.compile(r"err|std|sigma|unc|var|^[_ ]?se$|^d$|σ")
 NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from biv._progress import progress_bar
 from biv.cli import owndata
 from biv.cli.parsing import add_command
 from biv.datasets.tablefiles import Files
-from biv.training.progress import progress_bar
 
 EXAMPLES = """examples:
   biv predict biv-model new.csv                      writes predictions.csv

@@ -37,6 +37,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from biv import _checks
+from biv._progress import progress_bar
 from biv.datasets.dataset import Dataset
 from biv.datasets.files import cache_dir
 from biv.datasets.imagefiles import LARGEST_FILE, Files, Reason, open_files
@@ -201,11 +202,14 @@ def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progre
     except OSError as error:
         raise _elsewhere(error, home) from error
     try:
-        with _bar(f"reading {files.source.name}", None, enabled=progress) as bar:
+        with progress_bar(
+            None, f"reading {files.source.name}", enabled=progress, unit="file"
+        ) as bar:
             names, skipped = _survey(files, reason_against, bar)
         if not names:
             raise ValueError(f"{files.source} has no images{_among(skipped)}")
-        with _bar(f"decoding {files.source.name}", len(names), enabled=progress) as bar:
+        what = f"decoding {files.source.name}"
+        with progress_bar(len(names), what, enabled=progress, unit="file") as bar:
             refused = _fill(beside / "pixels.bin", files, names, side, bar)
         kept = [name for name in names if name not in refused]
         skipped |= refused
@@ -227,13 +231,6 @@ def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progre
                 raise  # and if it is, another process was faster, with the same content
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _bar(what: str, total: int | None, *, enabled: bool) -> tqdm[Any]:
-    return tqdm(
-        desc=what, total=total, unit="file", delay=2.0, dynamic_ncols=True, leave=False,
-        disable=None if enabled else True,
-    )  # fmt: skip
 
 
 def _among(skipped: Mapping[str, str]) -> str:

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from biv._progress import progress_bar
 from biv.experiments import protocol
 from biv.experiments.spec import Run
 from biv.experiments.store import Failure, Result, Store
@@ -31,7 +32,6 @@ from biv.models import ResNet18
 from biv.training import Compute, History, Member, Schedule, Stack, Triplets
 from biv.training.loop import Loop
 from biv.training.machine import steady_machine
-from biv.training.progress import progress_bar
 
 LARGEST_STACK = 40
 POLL = 0.2  # seconds between two looks at the workers' progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from biv import _checks, metrics
+from biv._progress import progress_bar
 from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
 from biv.training.checkpoint import save_checkpoint
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.loop import Loop
 from biv.training.machine import steady_machine
-from biv.training.progress import progress_bar
 from biv.training.stack import Factory, Stack
 from biv.training.train import resume
 
@@ -377,13 +377,11 @@ class _Loops:
         self, model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
     ) -> None:
         self.threads = threads
-        if len(members[0]) % schedule.batch_size == 1:  # of which no batch norm can be taken
-            schedule = replace(schedule, drop_last=len(members[0]) > 1)
         modules = [model(m.generators()[0]) for m in members]
         if len({id(module) for module in modules}) < len(modules):
             raise ValueError("model must make a new network each time; found the same one again")
         self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
-        self.steps_per_epoch = schedule.steps_per_epoch(len(members[0]))
+        self.steps_per_epoch = self.loops[0].steps_per_epoch
         self.epoch = 0
         # What dropout and its like draw from, in the place of torch's global generator.
         self.draws = torch.Generator().manual_seed(members[0].seed).get_state()

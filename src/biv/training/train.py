@@ -1,4 +1,4 @@
-"""Drives a stack from the first epoch to the last, with a bar and checkpoints."""
+"""Drives a stack or a single network to the last epoch, with a bar and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from biv import _checks
+from biv._progress import progress_bar
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule
 from biv.training.history import History
 from biv.training.loop import Loop
-from biv.training.progress import progress_bar
 from biv.training.stack import Factory, Stack
 
 UNUSUAL = 100.0  # a variance of labels, or one over it, beyond which somebody forgot to scale them
