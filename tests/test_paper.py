@@ -33,6 +33,58 @@ def read(name):
     return (RESULTS / name).read_text(encoding="utf-8")
 
 
+# Of faces, a part: what a laptop trains in two hours.
+
+FACES = artefacts("utkface", PRESETS["laptop"])["table1"].only(
+    ["α=1", "α=0.25"], ["GT", "L2", "BIV", "IV", "C=μ"]
+)
+FACE_CLAIMS = claims("utkface", PRESETS["laptop"])
+
+
+def read_faces(name):
+    return (PAPER / "faces" / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def faces():
+    return Store(PAPER / "faces" / "runs.sqlite")
+
+
+def test_the_table_on_faces_is_that_of_its_store(faces):
+    runs = FACES.runs(2)
+    assert len(set(runs)) == 18
+    assert faces.missing(runs) == []
+    assert faces.failures() == []
+    results = faces.results(runs)
+    columns = tables.cells(FACES, results, 2)
+    caption = figures.caption(FACES, results, 2)
+    name = "table1-utkface-laptop-part"
+    assert read_faces(f"{name}.md") == f"{tables.markdown(columns)}\n\n{caption}\n"
+    assert read_faces(f"{name}.csv") == tables.comma_separated(columns)
+    assert read_faces(f"{name}.tex") == tables.latex(columns)
+
+
+def test_the_verdicts_on_faces_are_those_of_their_store(faces):
+    runs = [run for claim in FACE_CLAIMS.values() for run in claim.runs(2)]
+    found = [claim.test(faces.results(runs), 2) for claim in FACE_CLAIMS.values()]
+    assert read_faces("claims-utkface-laptop.csv") == verdicts_report.comma_separated(found)
+    assert verdicts_report.markdown(found, 2) in read_faces("claims-utkface-laptop.md")
+
+
+def test_the_document_has_the_table_on_faces(readme):
+    section = readme[readme.index("## On faces") :]
+    for row in csv.DictReader(read_faces("table1-utkface-laptop-part.csv").splitlines()):
+        shown = f"{float(row['lowest']):.2f}"
+        if float(row["std"]):  # of more runs than one
+            shown += f" ± {float(row['std']):.2f}"
+        line = re.findall(rf"^\| \**{re.escape(row['method'])}\** \|(.*)\|$", section, re.M)[0]
+        cells = [cell.strip(" *") for cell in line.split("|")[::2]]
+        cell = cells[0 if row["noise"] == "α=1" or row["method"] == "GT" else 1]
+        assert re.sub(r"\b0\.", ".", shown) == cell.split(",")[0]
+        told = re.search(r"(\d)/2 diverged", cell)
+        assert int(told[1] if told else 0) == int(row["diverged"])
+
+
 def test_every_run_of_every_artefact_and_claim_is_there(store):
     things = (*ARTEFACTS.values(), *CLAIMS.values())
     assert store.missing([run for thing in things for run in thing.runs(SEEDS)]) == []
@@ -70,7 +122,7 @@ def test_the_document_has_the_table_of_the_store(readme):
         numbers = [float(row[name]) for name in ("lowest", "std")]
         rows.setdefault(row["method"], []).append(" ± ".join(f"{n:.3f}"[1:] for n in numbers))
     for method, cells in rows.items():
-        (line,) = re.findall(rf"^\| \**{re.escape(method)}\** \|(.*)\|$", readme, re.MULTILINE)
+        line = re.findall(rf"^\| \**{re.escape(method)}\** \|(.*)\|$", readme, re.MULTILINE)[0]
         shown = [cell.strip(" *") for cell in line.split("|")[::2]]
         wanted = cells if method != "GT" else [cells[0], "same", "same"]
         assert all(a.startswith(b) for a, b in zip(shown, wanted, strict=True)), method
