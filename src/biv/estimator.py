@@ -584,10 +584,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         content: dict[str, Any],
         model: Callable[[int, int], nn.Module] | None,
     ) -> Self:
-        self._fitted = Fitted.from_told(tensors, content, model)
-        self.n_features_in_ = len(self._fitted.encoder.columns)
-        if content["feature_names"]:
-            self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
+        return self._holding(Fitted.from_told(tensors, content, model), content["feature_names"])
+
+    def _holding(self, fitted: Fitted, feature_names: Sequence[str]) -> Self:
+        """This, with a model that was fitted elsewhere."""
+        self._fitted = fitted
+        self.n_features_in_ = len(fitted.encoder.columns)
+        if feature_names:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
         self._report()
         return self
 

@@ -139,7 +139,7 @@ class Fitted:
         features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
         recipe: MLP | OwnNetwork
         if function is None:
-            recipe = _network(told["network"])
+            recipe = mlp_from_told(told["network"])
         else:
             recipe = OwnNetwork(function, len(features.mean), told["outputs"])
         modules: list[nn.Module] = []
@@ -163,7 +163,7 @@ class Fitted:
         )
 
 
-def _network(told: dict[str, Any]) -> MLP:
+def mlp_from_told(told: dict[str, Any]) -> MLP:
     """An MLP back from JSON."""
     periodic = told["periodic"]
     if periodic is not None:

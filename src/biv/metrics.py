@@ -252,6 +252,31 @@ def label_moments(target: Any, variance: Any) -> LabelMoments:
     return LabelMoments(float((w * y).sum() / w.sum()), spread)
 
 
+def grouped_label_moments(count: Any, mean: Any, squares: Any, variance: Any) -> LabelMoments:
+    """:func:`label_moments` of labels that are known by groups of nearly equal variance.
+
+    Args:
+        count: How many labels each group has, one at least.
+        mean: Of its labels.
+        squares: Their sum around that mean.
+        variance: The mean of their σ², finite.
+
+    Example:
+        >>> import numpy as np
+        >>> y = np.array([1.0, 2.0, 3.0, 6.0])
+        >>> round(label_moments(y, np.array([0.1, 0.1, 0.1, 2.0])).variance, 6)
+        2.791574
+        >>> round(grouped_label_moments([3, 1], [2, 6], [2, 0], [0.1, 2.0]).variance, 6)
+        2.791574
+    """
+    n, y, square, v = (
+        torch.as_tensor(column, dtype=torch.float64) for column in (count, mean, squares, variance)
+    )
+    spread = _label_moment(y, v, count=n, squares=square).variance
+    w = n * _relative_weights(v, spread)
+    return LabelMoments(float((w * y).sum() / w.sum()), spread)
+
+
 def residual_variance(pred: Any, target: Any, variance: Any) -> float:
     r"""τ², the model's own mean squared error: the root of Σ (f−ỹ)²/(σ²+τ²) = n.
 
@@ -451,26 +476,41 @@ class _LabelMoment(NamedTuple):
     weights: Tensor
 
 
-def _label_moment(y: Tensor, v: Tensor, *, weighted: bool = True) -> _LabelMoment:
-    n = len(y)
+def _label_moment(
+    y: Tensor,
+    v: Tensor,
+    *,
+    weighted: bool = True,
+    count: Tensor | None = None,
+    squares: Tensor | None = None,
+) -> _LabelMoment:
+    """Of labels, or of groups of `count` labels with mean y, and `squares` around it."""
+    count = torch.ones_like(y) if count is None else count
+    n = float(count.sum())
     if n < 2:
-        raise ValueError(f"target must hold at least two elements of finite variance; found {n}")
+        raise ValueError(
+            f"target must hold at least two elements of finite variance; found {n:.0f}"
+        )
+
+    def around(mean: Tensor) -> Tensor:
+        each = (y - mean).square()
+        return each if squares is None else each + squares / count
 
     def excess(candidate: Tensor) -> Tensor:
-        w = 1 / (v + candidate)
+        w = count / (v + candidate)
         mean = (w * y).sum() / w.sum()
-        return (w * (y - mean).square()).sum() - (n - 1)
+        return (w * around(mean)).sum() - (n - 1)
 
     if weighted:
-        start = _root(excess, (y - y.mean()).square().sum() / (n - 1))
-        w = _relative_weights(v, _steady(start, v)).square()
+        start = _root(excess, (count * around((count * y).sum() / n)).sum() / (n - 1))
+        w = _relative_weights(v, _steady(start, v, count)).square()
     else:
         w = torch.ones_like(v)
-    total = w.sum()
-    square = (y - (w * y).sum() / total).square()
-    raw = (w * square).sum()
-    corrected = raw - (w * v * (1 - w / total)).sum()
-    freedom = total - w.square().sum() / total
+    total = (count * w).sum()
+    square = around((count * w * y).sum() / total)
+    raw = (count * w * square).sum()
+    corrected = raw - (count * w * v * (1 - w / total)).sum()
+    freedom = total - (count * w.square()).sum() / total
     floor = LABEL_VARIANCE_FLOOR * float(raw / total)
     return _LabelMoment(max(float(corrected / freedom), floor), square - v, w)
 
@@ -495,16 +535,18 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
     return _steady(least, v[v.isfinite()])
 
 
-def _steady(estimate: float, variance: Tensor) -> float:
+def _steady(estimate: float, variance: Tensor, count: Tensor | None = None) -> float:
     """ε, raised from an estimate until a score weighted by 1/(σ²+ε)² rests on enough labels.
 
     Where the estimate is near 0 a few labels of tiny σ² would decide alone, and no standard error
     computed from them could be trusted.
     """
-    wanted = min(STEADY_SAMPLE_SIZE, (len(variance) + 1) / 2)
+    count = torch.ones_like(variance) if count is None else count
+    wanted = min(STEADY_SAMPLE_SIZE, (float(count.sum()) + 1) / 2)
 
     def rests_on_enough(epsilon: Tensor) -> Tensor:
-        return weights.kish(_relative_weights(variance, epsilon).square(), (0,)) >= wanted
+        w = _relative_weights(variance, epsilon).square()
+        return (count * w).sum().square() >= wanted * (count * w.square()).sum()
 
     if bool(rests_on_enough(torch.tensor(estimate, dtype=torch.float64))):
         return estimate

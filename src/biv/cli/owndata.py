@@ -84,23 +84,10 @@ def require_libraries() -> None:
 def read(options: argparse.Namespace) -> LabelledTable:
     """The table that the options name, with a bar; what was left out is said."""
     require_libraries()
-    if getattr(options, "seed", 0) < 0:
-        raise ValueError(f"--seed must be 0 or more; found {options.seed}")
-    interval = options.target_interval and tuple(options.target_interval)
-    if options.level is not None and interval is None:
-        raise ValueError("--level is that of --target-interval, which is not there")
-    target = Target(
-        options.target,
-        options.target_var,
-        options.target_std,
-        interval,
-        0.95 if options.level is None else options.level,
-        options.weight,
-    )
     with progress_bar(None, "reading", unit="row") as bar:
         table = LabelledTable.read(
             options.files,
-            target,
+            target(options),
             features=options.features,
             ignore=options.ignore,
             categories=options.category,
@@ -111,6 +98,23 @@ def read(options: argparse.Namespace) -> LabelledTable:
     for name, reason in table.schema.ignored.items():
         note(f"column {name!r} was left out: {reason}")
     return table
+
+
+def target(options: argparse.Namespace) -> Target:
+    """Where the options say that labels are."""
+    if getattr(options, "seed", 0) < 0:
+        raise ValueError(f"--seed must be 0 or more; found {options.seed}")
+    interval = options.target_interval and tuple(options.target_interval)
+    if options.level is not None and interval is None:
+        raise ValueError("--level is that of --target-interval, which is not there")
+    return Target(
+        options.target,
+        options.target_var,
+        options.target_std,
+        interval,
+        0.95 if options.level is None else options.level,
+        options.weight,
+    )
 
 
 def described(table: LabelledTable) -> str:

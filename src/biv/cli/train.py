@@ -11,7 +11,9 @@ from typing import Any
 from biv import _checks
 from biv.cli import experiments, owndata
 from biv.cli.parsing import add_command
+from biv.training.ranks import OtherRankError, Ranks, launched
 
+STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
 LOSSES, UNKNOWN = ("biv", "l2", "iv", "cutoff"), ("raise", "median", "estimate")
 
 EXAMPLES = """examples:
@@ -24,6 +26,11 @@ EXAMPLES = """examples:
 Columns of numbers, true/false, dates (2024-12-31, with or without a time), text (categories), and
 sequences of letters are learned from; missing cells are empty, NA, null, NaN, - or ?. A row without
 a label is left out. Interrupted (Ctrl-C, or a kill), the same command goes on where it was.
+
+A folder of Parquet files that is larger than memory is learned from as it is read, by one process
+(--stream) or by several: torchrun starts them, here or on many machines, and restarts them when one
+is killed; they go on from the last checkpoint.
+  torchrun --nproc-per-node 4 --max-restarts 3 -m biv train table/ --target y --target-var v
 
 `biv predict` uses the model, `biv inspect` looks at the error bars first, and `biv compare` says
 whether they are worth it.
@@ -55,7 +62,7 @@ def add_to(commands: Any) -> None:
     model.add_argument(
         "--threshold", type=float, help="of cutoff, a variance (default: the mean of all)"
     )
-    model.add_argument("--members", type=int, default=16, help="networks (default: 16)")
+    model.add_argument("--members", type=int, help="networks (default: 16; of a stream, 1)")
     model.add_argument("--max-epochs", type=int, default=100, help="at most (default: 100)")
     model.add_argument(
         "--unknown-variance",
@@ -69,6 +76,25 @@ def add_to(commands: Any) -> None:
         help="multiply all variances by the factor that they seem to be off by",
     )
     model.add_argument("--jobs", type=int, default=1, help="threads; -1 for all (default: 1)")
+    stream = parser.add_argument_group("a table that is larger than memory, in Parquet files")
+    stream.add_argument(
+        "--stream",
+        action="store_true",
+        help="learn from it as it is read; always so under torchrun",
+    )
+    stream.add_argument(
+        "--batch-size", type=int, help="rows a step, of all processes together (default: 1024)"
+    )
+    stream.add_argument("--learning-rate", type=float, help="of AdamW (default: by the columns)")
+    stream.add_argument(
+        "--shards",
+        type=int,
+        help="that the row groups are dealt to: with as many, any number of processes that divides "
+        "them has the same batches (default: 12, or the next multiple of the processes)",
+    )
+    stream.add_argument(
+        "--checkpoint-seconds", type=float, help="between two checkpoints (default: 60)"
+    )
     parser.add_argument(
         "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
     )
@@ -77,6 +103,11 @@ def add_to(commands: Any) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Read, fit, write."""
+    if options.stream or launched():
+        return _call_streamed(options)
+    for name in STREAMED:
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} is for --stream, or for torchrun")
     settings = _settings(options)
     owndata.require_libraries()
     from biv.owndata import ModelFolder
@@ -95,8 +126,78 @@ def call(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Of the estimator; what argparse cannot judge is judged here, before a long reading."""
+def _call_streamed(options: argparse.Namespace) -> int:
+    """Of every process that takes part: read, fit; the first writes and speaks."""
+    with Ranks.joined() as ranks:
+        try:
+            ranks.together(lambda: _require_streamed(options))
+            return _train_streamed(options, ranks)
+        except OtherRankError:
+            return 2  # it has been said
+
+
+def _require_streamed(options: argparse.Namespace) -> None:
+    owndata.require_libraries()
+    if options.members not in (None, 1):
+        raise ValueError(f"--members must be 1 of a stream; found {options.members}")
+    if options.calibrate_variance:
+        raise ValueError("--calibrate-variance is not for a stream: `biv inspect` a sample of it")
+    if options.unknown_variance == "estimate":
+        raise ValueError("--unknown-variance estimate is not for a stream; median is")
+    for name in ("batch_size", "shards", "max_epochs"):
+        if getattr(options, name) is not None:
+            _checks.integer(f"--{name.replace('_', '-')}", getattr(options, name), at_least=1)
+    if options.learning_rate is not None:
+        _checks.real_number("--learning-rate", options.learning_rate, _checks.POSITIVE)
+    if options.checkpoint_seconds is not None:
+        _checks.real_number(
+            "--checkpoint-seconds", options.checkpoint_seconds, _checks.NON_NEGATIVE
+        )
+    _epsilon(options)
+
+
+def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
+    from biv.owndata.streaming import StreamSettings, train_streamed
+
+    def say(text: str) -> None:
+        if not options.json:
+            print(text, flush=True)
+
+    with owndata.noted_warnings():
+        folder = train_streamed(
+            options.out,
+            options.files,
+            owndata.target(options),
+            StreamSettings(
+                loss=options.loss,
+                epsilon=_epsilon(options),
+                threshold=options.threshold,
+                max_epochs=options.max_epochs,
+                batch_size=options.batch_size or StreamSettings.batch_size,
+                learning_rate=options.learning_rate,
+                unknown_variance=options.unknown_variance,
+                shards=options.shards,
+                seed=options.seed,
+            ),
+            ranks=ranks,
+            features=options.features,
+            ignore=options.ignore,
+            categories=options.category,
+            force=options.force,
+            threads=options.jobs,
+            checkpoint_seconds=60.0
+            if options.checkpoint_seconds is None
+            else options.checkpoint_seconds,
+            say=say,
+        )
+    if folder is not None:
+        about = {"model": str(options.out), **folder.about}
+        owndata.show(options, about, f"{_text(folder.about)}\n{options.out}")
+    return 0
+
+
+def _epsilon(options: argparse.Namespace) -> Any:
+    """What argparse cannot judge of ε, and of other settings of a loss."""
     try:
         epsilon: Any = options.epsilon if options.epsilon == "auto" else float(options.epsilon)
     except ValueError:
@@ -106,7 +207,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"--{name} is of --loss {loss}; found it with {options.loss}")
     if epsilon != "auto":
         _checks.real_number("--epsilon", epsilon, _checks.NON_NEGATIVE)
-    members = _checks.integer("--members", options.members, at_least=2)
+    return epsilon
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Of the estimator; what argparse cannot judge is judged here, before a long reading."""
+    epsilon = _epsilon(options)
+    members = 16 if options.members is None else options.members
+    _checks.integer("--members", members, at_least=2)
     folds = next(k for k in (8, 7, 6, 5, 4, 3, 2, members) if members % k == 0)
     return {
         "loss": options.loss,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -107,7 +107,7 @@ def _moments(part: Part, name: str) -> Any:
 
 
 def _kind(column: Any) -> str | None:
-    """Of an Arrow array with a type that says it; None of text and all others."""
+    """Of an Arrow array or field with a type that says it; None of text and all others."""
     types = require_arrow().types
     if types.is_boolean(column.type):
         return "truth"
@@ -119,8 +119,8 @@ def _kind(column: Any) -> str | None:
 
 
 @dataclass
-class _Guess:
-    """What the cells of a column have in common, part by part."""
+class Guess:
+    """What the cells of a column have in common, part by part; see :meth:`column`."""
 
     name: str
     kinds: set[str] = field(default_factory=lambda: {"number", "truth", "date", "sequence"})
@@ -134,7 +134,32 @@ class _Guess:
     slip: ValueError | None = None
     odd_type: str | None = None
 
+    @classmethod
+    def by_type(cls, column: Any) -> Guess | None:
+        """Of an Arrow field whose type says it all; None where cells must be looked at."""
+        kind = _kind(column)
+        if kind not in ("number", "truth"):  # a date may or may not have hours
+            return None
+        return cls(column.name, kinds={kind}, known=1, rows=1)
+
+    def __or__(self, other: Guess) -> Guess:
+        """Of the cells of two parts together."""
+        return Guess(
+            self.name,
+            self.kinds & other.kinds,
+            self.known + other.known,
+            self.rows + other.rows,
+            self.numbers + other.numbers,
+            self.hours or other.hours,
+            self.lengths | other.lengths,
+            self.letters | other.letters,
+            self.different | other.different,
+            self.slip or other.slip,
+            self.odd_type or other.odd_type,
+        )
+
     def look(self, part: Part) -> None:
+        """At the cells of one more part."""
         column = part.cells.column(self.name)
         self.rows += len(column)
         if not holds_cells(column):
@@ -195,15 +220,26 @@ class _Guess:
         for kind in ("truth", "number", "date"):
             if kind in self.kinds:
                 return Column(self.name, kind, hours=self.hours and kind == "date")
+        alike = len(self.lengths) == 1 and len(self.letters) <= FEW_LETTERS
         many = len(self.different) > max(MANY, min(self.rows, COUNTED) / 2)
         if self.slip is not None and self.numbers >= NEARLY * self.known:
             raise self.slip
-        if many and "sequence" in self.kinds:
+        if many and alike and "sequence" in self.kinds:
             return Column(self.name, "sequence", length=max(self.lengths))
         if many:
-            count = f"{len(self.different)}{' or more' if len(self.different) >= COUNTED else ''}"
+            count = f"{min(len(self.different), COUNTED)}"
+            count += " or more" if len(self.different) >= COUNTED else ""
             return f"{count} different texts in {self.rows} rows, as identifiers have"
         return Column(self.name, "category")
+
+
+def looked_at(names: Sequence[str], parts: Iterable[Part]) -> list[Guess]:
+    """What the cells of each column have in common."""
+    guesses = [Guess(name) for name in names]
+    for part in parts:
+        for guess in guesses:
+            guess.look(part)
+    return guesses
 
 
 @dataclass(frozen=True)
@@ -231,10 +267,15 @@ class Schema:
         Raises:
             ValueError: A column of numbers has a cell that is none.
         """
-        guesses = [_Guess(name) for name in names]
-        for part in files.parts(names, after_part):
-            for guess in guesses:
-                guess.look(part)
+        return cls.agreed(looked_at(names, files.parts(names, after_part)), categories)
+
+    @classmethod
+    def agreed(cls, guesses: Sequence[Guess], categories: Sequence[str] = ()) -> Schema:
+        """By what was seen of each column.
+
+        Raises:
+            ValueError: A column of numbers has a cell that is none.
+        """
         found = {
             own.name: Column(own.name, "category") if own.name in categories else own.column()
             for own in guesses

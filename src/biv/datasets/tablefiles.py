@@ -147,7 +147,7 @@ class Files:
             if path.resolve() in seen:
                 raise ValueError(f"{path} must be named once; found it twice")
             seen.add(path.resolve())
-        self._states = [_state(path) for path in self.paths]
+        self._states = [file_state(path) for path in self.paths]
         self._headers = [_header(path) for path in self.paths]
         self.columns = self._headers[0]
         for path, others in zip(self.paths[1:], self._headers[1:], strict=True):
@@ -225,7 +225,7 @@ class Files:
                     error = None
                 except (OSError, ValueError) as raised:
                     error = raised
-                if _state(path) != before:
+                if file_state(path) != before:
                     raise ValueError(f"{path} has changed while it was read") from error
                 if error is not None:
                     raise ValueError(f"{path} cannot be read: {_said(error)}") from error
@@ -248,7 +248,7 @@ def _said(error: Exception) -> str:
     return f"row {row - 1} must have {wanted} cells, one for each column; found {count}"
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def file_state(path: Path) -> tuple[int, int] | None:
     """What changes when a file does; None once it is gone."""
     try:
         state = path.stat()

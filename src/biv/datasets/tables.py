@@ -168,20 +168,9 @@ class LabelledTable:
             ValueError: A column is missing, a cell is not what it should be, or nothing is left.
         """
         files = Files(paths)
-        for name in (*target.names, *(features or ()), *ignore, *categories):
-            files.require(name)
-        if both := set(features or ()) & set(target.names):
-            raise ValueError(f"{min(both)!r} cannot be a feature and a label or its error bar")
-        if wrong := set(categories) & set(target.names):
-            raise ValueError(f"{min(wrong)!r} cannot be a category and a label or its error bar")
-        out = {*target.names, *ignore}
-        wanted = files.columns if features is None else dict.fromkeys(features)
-        names = [n for n in wanted if n not in out and n.strip()]
+        names = chosen_columns(files, target, features, ignore, categories)
         schema = Schema.guess(files, names, categories, after_part)
-        if not schema.columns and set(schema.ignored.values()) == {"empty"}:
-            raise ValueError(f"{files} must have rows with cells to learn from; found none")
-        if not schema.columns:
-            raise ValueError(f"{files} must have a column to learn from; found none")
+        require_columns(schema, files)
         kept: dict[str, list[Any]] = {}
         counts: dict[Path, int] = {}
         before = unlabelled = 0
@@ -228,6 +217,41 @@ class LabelledTable:
             source=", ".join(map(str, self.files)),
             licence="that of the files",
         )
+
+
+def chosen_columns(
+    files: Files,
+    target: Target,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> list[str]:
+    """The columns to learn from, by what :meth:`LabelledTable.read` is given.
+
+    Raises:
+        ValueError: One is not there, or is a label too.
+    """
+    for name in (*target.names, *(features or ()), *ignore, *categories):
+        files.require(name)
+    if both := set(features or ()) & set(target.names):
+        raise ValueError(f"{min(both)!r} cannot be a feature and a label or its error bar")
+    if wrong := set(categories) & set(target.names):
+        raise ValueError(f"{min(wrong)!r} cannot be a category and a label or its error bar")
+    out = {*target.names, *ignore}
+    wanted = files.columns if features is None else dict.fromkeys(features)
+    return [n for n in wanted if n not in out and n.strip()]
+
+
+def require_columns(schema: Schema, files: Files) -> None:
+    """Something must be left to learn from.
+
+    Raises:
+        ValueError: Nothing is.
+    """
+    if not schema.columns and set(schema.ignored.values()) == {"empty"}:
+        raise ValueError(f"{files} must have rows with cells to learn from; found none")
+    if not schema.columns:
+        raise ValueError(f"{files} must have a column to learn from; found none")
 
 
 def _joined(parts: list[Any]) -> Any:

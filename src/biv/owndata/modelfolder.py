@@ -26,6 +26,8 @@ from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
 
+Floats = npt.NDArray[np.float64]
+
 FORMAT = "biv model folder 1"
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
 
@@ -74,7 +76,7 @@ class ModelFolder:
         require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
         folder = Path(folder)
         checkpoint = folder / UNFINISHED.format(_digest(table, settings))
-        _require_room(folder, checkpoint, force=force)
+        require_room(folder, checkpoint, force=force)
         start = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
         resumes = checkpoint.is_file()
@@ -94,17 +96,16 @@ class ModelFolder:
             "rows": len(table),
             "rows_without_label": table.unlabelled,
             "settings": plain({k: v for k, v in settings.items() if k != "verbose"}),
-            "result": summary(model, table),
+            "result": summary(model, table.y, table.variance, table.weight),
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
         }
         finished = cls(model, table.schema, table.target, about)
-        finished._write(folder)
-        for left in folder.glob(UNFINISHED.format("*")):
-            left.unlink()
+        finished.write(folder)
         return finished
 
-    def _write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
+        """To a folder, in which nothing is unfinished then."""
         (folder / ABOUT).unlink(missing_ok=True)  # a kill between the two leaves no false pair
         self.model.save(folder / MODEL)
         content = {
@@ -116,6 +117,8 @@ class ModelFolder:
         }
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         write_atomically(folder / ABOUT, f"{text}\n".encode())
+        for left in folder.glob(UNFINISHED.format("*")):
+            left.unlink()
 
     @classmethod
     def read(cls, folder: str | Path) -> ModelFolder:
@@ -155,7 +158,12 @@ class ModelFolder:
         return mean, std
 
 
-def _require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+    """A folder that a model can be trained in, or go on being trained from a checkpoint.
+
+    Raises:
+        ValueError: It holds something that must not be lost.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} must be a folder; found a file")
     if not folder.exists():
@@ -202,21 +210,30 @@ def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
     return digest.hexdigest()[:12]
 
 
-def summary(model: BIVRegressor, table: LabelledTable) -> dict[str, Any]:
-    """What a fit found out, in the units of the labels and in what JSON has."""
-    variance = model._fitted.new_variance(table.y, table.variance, None)
-    noise = np.zeros(len(table)) if variance is None else variance[:, 0]
+def summary(
+    model: BIVRegressor, y: Floats, variance: Floats | None, weight: Floats | None
+) -> dict[str, Any]:
+    """What a fit found out, in the units of the labels and in what JSON has.
+
+    Args:
+        model: Fitted.
+        y: The labels that ``model.out_of_fold_`` is of.
+        variance: Their σ².
+        weight: Their importance.
+    """
+    known = model._fitted.new_variance(y, variance, None)
+    noise = np.zeros(len(y)) if known is None else known[:, 0]
     epsilon = model.epsilon_
     label_variance = float(model._fitted.labels[0].std) ** 2
     mse, plain_mse = (
         metrics.noise_corrected_mse(
-            model.out_of_fold_, table.y, noise, weighted=weighted, sample_weight=table.weight
+            model.out_of_fold_, y, noise, weighted=weighted, sample_weight=weight
         )
         for weighted in (True, False)
     )
     r2 = metrics.Score(1 - mse.value / label_variance, mse.stderr / label_variance)
-    if table.weight is None:
-        r2 = metrics.noise_corrected_r2(model.out_of_fold_, table.y, noise)
+    if weight is None:
+        r2 = metrics.noise_corrected_r2(model.out_of_fold_, y, noise)
     told = {
         "epoch": model.n_epochs_,
         "epochs": len(model.history_),
@@ -226,7 +243,7 @@ def summary(model: BIVRegressor, table: LabelledTable) -> dict[str, Any]:
         "r2_stderr": r2.stderr,
         "mse_all_labels_alike": plain_mse.value,
         "mse_all_labels_alike_stderr": plain_mse.stderr,
-        "rank_correlation_with_label": label_correlation(table.y, table.variance),
+        "rank_correlation_with_label": label_correlation(y, variance),
         "label_variance": label_variance,
         "tau2": model.tau2_,
         "epsilon": epsilon,

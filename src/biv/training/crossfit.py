@@ -35,12 +35,19 @@ class DivergedError(ValueError):
     """No member of an ensemble gave a finite prediction: a run that failed, not bad data."""
 
 
-class Ensemble(Protocol):
-    """Members in training."""
+class Snapshots(Protocol):
+    """What can be chosen at its best epoch."""
 
     @property
     def epoch(self) -> int:
         """Epochs done."""
+
+    def snapshot(self) -> Any:
+        """It as it is now."""
+
+
+class Ensemble(Snapshots, Protocol):
+    """Members in training."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -58,9 +65,6 @@ class Ensemble(Protocol):
 
     def predict_each(self, tables: Sequence[Tensor], /) -> list[Tensor]:
         """What every member, or its average, predicts for rows of its own, (N, D) each."""
-
-    def snapshot(self) -> Any:
-        """The members as they are now."""
 
     def modules(self, snapshot: Any, /) -> list[nn.Module]:
         """All of them as ordinary modules, as they were then."""
@@ -166,7 +170,7 @@ def cross_fit(
     trained = _members(rows, parts, loss, learning_rate, members, seed)
     stack = _engine(model, trained, schedule, threads)
     judge = _Judge(rows, parts, members)
-    choice = _Choice(patience)
+    choice = Choice(patience)
     saved = _Saved(stack, choice, checkpoint, checkpoint_seconds)
     total, done = schedule.epochs * stack.steps_per_epoch, stack.epoch * stack.steps_per_epoch
     with (
@@ -292,7 +296,7 @@ def _out_of_fold(modules: Sequence[nn.Module], rows: Triplets, parts: Sequence[T
     return _each(predicted, parts, rows.y).mean(dim=0)
 
 
-class _Choice:
+class Choice:
     """Which epoch is the best so far, and whether to wait for a better one.
 
     Attributes:
@@ -312,7 +316,7 @@ class _Choice:
         self.best: Any = None
         self.predicted = torch.empty(0)
 
-    def consider(self, stack: Ensemble, score: float, predicted: Tensor) -> None:
+    def consider(self, stack: Snapshots, score: float, predicted: Tensor) -> None:
         """The members as they are now."""
         self.scores.append(score)
         if np.isfinite(score) and score <= min(self.scores):
@@ -326,6 +330,7 @@ class _Choice:
         return self.best is not None and len(self.scores) - self.passed_at >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
+        """All but the patience, which may be another when it goes on."""
         own = {name: value for name, value in vars(self).items() if name != "patience"}
         return own | {"scores": list(self.scores)}
 
@@ -334,7 +339,7 @@ class _Saved:
     """Keeps an ensemble and its choice in a file, if there is one, and goes on from there."""
 
     def __init__(
-        self, stack: Ensemble, choice: _Choice, path: str | Path | None, seconds: float
+        self, stack: Ensemble, choice: Choice, path: str | Path | None, seconds: float
     ) -> None:
         self.path = None if path is None else Path(path)
         self.choice, self.seconds, self.at = choice, seconds, time.monotonic()

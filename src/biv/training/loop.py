@@ -44,7 +44,7 @@ class Loop:
             schedule = replace(schedule, drop_last=True)  # no statistics can be taken of one row
         self.schedule, self.compute = schedule, compute
         self.steps_per_epoch = schedule.steps_per_epoch(len(member))
-        self.average = _Average(model, schedule)
+        self.average = Average(model, schedule)
         self.step = 0
         self.diverged_at: int | None = None
         _, self._order = member.generators()
@@ -91,7 +91,7 @@ class Loop:
         if finite and bool((counts > 0).any()):
             self._optimizer.step()
         self.step += 1
-        finite = finite and _is_finite(self.model, self._optimizer)
+        finite = finite and all_finite(self.model, self._optimizer)
         if finite:
             self.average.follow(self.step)
         return finite
@@ -244,7 +244,7 @@ def _draws(place: torch.device) -> dict[str, Tensor]:
     return states
 
 
-class _Average:
+class Average:
     """The average over time of a model's parameters and buffers, if the schedule asks for one."""
 
     def __init__(self, model: nn.Module, schedule: Schedule) -> None:
@@ -256,11 +256,13 @@ class _Average:
         self.averages = [p.clone() for p in self.parameters]
 
     def follow(self, step: int) -> None:
+        """Move towards the parameters after a step, from 1 on."""
         for average, parameter in zip(self.averages, self.parameters, strict=True):
             average.lerp_(parameter, self.schedule.share_of_step(step))
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
+        """The model has the averages for a while."""
         last = [parameter.clone() for parameter in self.parameters]
         self.keep()
         try:
@@ -270,11 +272,13 @@ class _Average:
                 parameter.copy_(own)
 
     def keep(self) -> None:
+        """The model has the averages from now on."""
         for parameter, average in zip(self.parameters, self.averages, strict=True):
             parameter.copy_(average)
 
 
-def _is_finite(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+def all_finite(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+    """Whether all parameters and moments are."""
     moments = [value for state in optimizer.state.values() for value in state.values()]
     held = [*model.parameters(), *(m for m in moments if isinstance(m, Tensor))]
     # A sum is not finite if a term is not; where it has merely overflowed, terms are looked at.

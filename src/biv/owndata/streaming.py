@@ -1,0 +1,423 @@
+"""A model from a table larger than memory, by one process or by those of `torchrun`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from biv import metrics, modules
+from biv.datasets import Target
+from biv.datasets.columns import Guess, Schema, looked_at
+from biv.datasets.rowgroups import RowGroups, deal
+from biv.datasets.stream import Encoding, Shard, Stream
+from biv.datasets.survey import Reader, Rows, Survey
+from biv.datasets.tablefiles import Files
+from biv.datasets.tables import chosen_columns, require_columns
+from biv.errorbars import ErrorBars
+from biv.estimator import BIVRegressor
+from biv.fitted import Fitted, mlp_from_told
+from biv.fitting import Fitting, raw
+from biv.modelfile import plain
+from biv.models import MLP
+from biv.modules import VarianceLoss
+from biv.owndata.modelfolder import UNFINISHED, ModelFolder, peak_memory, require_room, summary
+from biv.training import CrossFit, Schedule, Triplets
+from biv.training.machine import steady_machine
+from biv.training.ranks import Ranks
+from biv.training.streamed import Judge, StreamedTraining, read_checkpoint
+
+SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
+PILOT_ROWS = 8_192  # that the embedding is chosen on
+FEWEST_PILOT_ROWS = 64
+FIRST_EPSILON = 0.05
+TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How a table in pieces is learned from.
+
+    Attributes:
+        loss: "biv", "l2", "iv" or "cutoff".
+        epsilon: "auto": .05 in the first epoch, then the τ² of the rows held out, after every one;
+            or a number in units of the label variance.
+        threshold: Of "cutoff", in squared units of y; None takes the mean of the variances.
+        max_epochs: Passes over the rows at most.
+        patience: Epochs without a score better by 1 % before it stops.
+        batch_size: Rows a step, of all processes together.
+        learning_rate: Of AdamW; None is the estimator's own.
+        unknown_variance: "raise" or "median".
+        shards: That the row groups are dealt to; None is as many as processes share evenly.
+        seed: Of all that is drawn.
+    """
+
+    loss: str = "biv"
+    epsilon: float | str = "auto"
+    threshold: float | None = None
+    max_epochs: int = 100
+    patience: int = 4
+    batch_size: int = 1024
+    learning_rate: float | None = None
+    unknown_variance: str = "raise"
+    shards: int | None = None
+    seed: int = 0
+
+
+def train_streamed(
+    folder: str | Path,
+    paths: Sequence[str | Path],
+    target: Target,
+    settings: StreamSettings,
+    *,
+    ranks: Ranks,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    force: bool = False,
+    threads: int = 1,
+    checkpoint_seconds: float = 60.0,
+    say: Callable[[str], object] = lambda _: None,
+    progress: bool = True,
+) -> ModelFolder | None:
+    """Train one network on Parquet files that are never wholly in memory, and write its folder.
+
+    Every process calls this alike. The rows are dealt to them by row group; one in ten, 65,536 at
+    most, are held out to choose the epoch by and to estimate the model's own error.
+
+    Args:
+        folder: For the model; until it is finished it holds a checkpoint, that the same call goes
+            on from. Only the first process reads and writes it.
+        paths: Parquet files, and folders of them, that every process can read.
+        target: Where the labels are.
+        settings: Of the training.
+        ranks: This process, and those that it trains with.
+        features: Columns to learn from; None for all that `target` does not name.
+        ignore: Columns to leave out.
+        categories: Columns whose numbers are names.
+        force: Whether to replace a finished model, or an unfinished training of other rows or
+            settings.
+        threads: Of this process.
+        checkpoint_seconds: How often to save.
+        say: Is told what is being done, by the first process.
+        progress: Whether it shows a bar on a terminal.
+
+    Returns:
+        The model, on the first process.
+
+    Raises:
+        ValueError: Something is wrong with the files, before training starts.
+    """
+    start, folder = time.perf_counter(), Path(folder)
+    told = say if ranks.is_first else (lambda _: None)
+    table = ranks.together(lambda: RowGroups(Files(paths)))
+    _require_same(ranks, table)
+    shards = settings.shards or _shards(ranks.size, len(table))
+    dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
+    mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
+    groups = sorted(group for shard in mine for group in dealt[shard])
+    schema = _schema(ranks, table, target, groups, features, ignore, categories)
+    reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
+    told(f"{table.rows:,} rows in {len(table)} row groups of {len(table.files.paths)} files")
+    surveys = _surveys(ranks, reader, groups)
+    survey = Survey.whole([surveys[group] for group in range(len(table))])
+    ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target))
+    held_out = Rows.joined(survey.held_out)
+    checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings, shards))
+    ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
+    state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings))
+    if state is not None:
+        told(f"going on with the training begun in {folder}, at step {state['step']:,}")
+    encoding, recipe = Encoding.from_told(plan["encoding"]), mlp_from_told(plan["recipe"])
+    learned = {group: own.learned for group, own in surveys.items()}
+    stream = Stream(
+        [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
+        survey.learned,
+        settings.batch_size,
+    )
+    automatic = settings.epsilon == "auto"
+    training = StreamedTraining(
+        recipe(torch.Generator().manual_seed(settings.seed)),
+        _losses(settings, survey, encoding, ranks, noisy=bool(target.error_bars)),
+        stream,
+        Judge(encoding(held_out), ranks),
+        Schedule(
+            epochs=settings.max_epochs,
+            batch_size=settings.batch_size,
+            test_every=None,
+            optimizer="adamw",
+            weight_decay=0.01,
+            averaging=2.0,
+        ),
+        plan["learning_rate"],
+        FIRST_EPSILON if automatic else float(settings.epsilon),
+        follows=automatic,
+        patience=settings.patience,
+        ranks=ranks,
+        device=_device(),
+    )
+    if state is not None:
+        training.load_state_dict(state)
+    with steady_machine(threads):
+        training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
+    if not ranks.is_first:
+        return None
+    if training.choice.epoch == settings.max_epochs:
+        warnings.warn(
+            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it may "
+            "become better",
+            stacklevel=2,
+        )
+    about = {
+        "files": {str(path): _rows_of(table, path) for path in table.files.paths},
+        "rows": survey.rows,
+        "rows_without_label": survey.unlabelled,
+        "rows_held_out": len(held_out),
+        "processes": ranks.size,
+        "shards": shards,
+        "steps": training.step,
+        "settings": plain(asdict(settings) | {"calibrate_variance": False}),
+    }
+    model = _regressor(training, encoding, recipe, survey, held_out, settings)
+    result = summary(model, held_out.y, held_out.variance, held_out.weight)
+    result["train_loss"] = plain(training.losses)
+    about |= {
+        "result": result,
+        "seconds": time.perf_counter() - start,
+        "peak_memory_bytes": peak_memory(),
+    }
+    finished = ModelFolder(model, schema, target, about)
+    finished.write(folder)
+    return finished
+
+
+def _rows_of(table: RowGroups, path: Path) -> int:
+    return sum(group.rows for group in table.groups if group.path == path)
+
+
+def _require_same(ranks: Ranks, table: RowGroups) -> None:
+    """Processes on several machines must have the same files."""
+    own = [(group.path.name, group.number, group.rows) for group in table.groups]
+    digest = hashlib.sha256(repr(own).encode()).hexdigest()
+    if len(set(ranks.gather(digest))) > 1:
+        raise ValueError(f"every process must have the same files; {table.files} differ")
+
+
+def _shards(processes: int, groups: int) -> int:
+    shards = -(-SHARDS // processes) * processes
+    return shards if shards <= groups else max(groups - groups % processes, processes)
+
+
+def _dealt(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
+    if shards < processes:
+        raise ValueError(f"{processes} processes want as many shards at least; found {shards}")
+    return deal([group.rows for group in table.groups], shards)
+
+
+def _schema(
+    ranks: Ranks,
+    table: RowGroups,
+    target: Target,
+    groups: Sequence[int],
+    features: Sequence[str] | None,
+    ignore: Sequence[str],
+    categories: Sequence[str],
+) -> Schema:
+    """What the columns mean: by their types where those say it, else by one more pass."""
+    names = ranks.together(
+        lambda: chosen_columns(table.files, target, features, ignore, categories)
+    )
+    known = {name: Guess.by_type(table.schema.field(name)) for name in names}
+    unclear = [name for name, guess in known.items() if guess is None and name not in categories]
+    if unclear:
+        looks = ranks.together(
+            lambda: looked_at(unclear, (table.read(group, unclear) for group in groups))
+        )
+        for several in zip(*ranks.gather(looks), strict=True):
+            known[several[0].name] = reduce(or_, several)
+    guesses = [guess or Guess(name) for name, guess in known.items()]
+    schema = ranks.together(lambda: Schema.agreed(guesses, categories))
+    ranks.together(lambda: require_columns(schema, table.files))
+    return schema
+
+
+def _surveys(ranks: Ranks, reader: Reader, groups: Sequence[int]) -> dict[int, Survey]:
+    own = ranks.together(lambda: {group: Survey.of(reader, group) for group in groups})
+    return {group: survey for part in ranks.gather(own) for group, survey in part.items()}
+
+
+def _require_learnable(
+    survey: Survey,
+    surveys: Mapping[int, Survey],
+    dealt: Sequence[Sequence[int]],
+    table: RowGroups,
+    target: Target,
+) -> None:
+    """Refuse what no model can learn from."""
+    if not survey.rows:
+        raise ValueError(f"{table.files} must have rows with a {target.name!r}; found none")
+    for number, groups in enumerate(dealt):
+        if not sum(surveys[group].learned for group in groups):
+            paths = sorted({str(table.groups[group].path) for group in groups})
+            raise ValueError(
+                f"shard {number} of {len(dealt)} has no row to learn from ({', '.join(paths[:3])}):"
+                f" every shard must have rows with a {target.name!r}; choose fewer with --shards"
+            )
+    if not survey.labels.count:
+        names = " and ".join(map(repr, target.error_bars))
+        raise ValueError(f"{table.files}: no error bar in column {names} is known: leave it out")
+    if target.error_bars and survey.labels.mean_variance == 0:
+        names = " and ".join(map(repr, target.error_bars))
+        raise ValueError(
+            f"{table.files}: every error bar in column {names} is 0: if the labels are without "
+            "noise, leave it out"
+        )
+    if sum(map(len, survey.held_out)) < 2:
+        raise ValueError(
+            f"{table.files} must have more rows than the {survey.rows} found: one in ten is held "
+            "out to choose the epoch by. A small table is learned from in memory, without torchrun "
+            "and --stream"
+        )
+    survey.scaler()
+
+
+def _digest(
+    table: RowGroups, schema: Schema, target: Target, settings: StreamSettings, shards: int
+) -> str:
+    """What decides a training, in short."""
+    files = [(p.name, p.stat().st_size) for p in table.files.paths]
+    groups = [(group.number, group.rows) for group in table.groups]
+    own = asdict(settings) | {"shards": shards}
+    text = json.dumps([files, groups, schema.told(), asdict(target), plain(own)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _make_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+    require_room(folder, checkpoint, force=force)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _begun(
+    checkpoint: Path, survey: Survey, held_out: Rows, settings: StreamSettings
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Where a checkpoint is, and how rows are scaled and with what network; or the latter, new."""
+    if checkpoint.is_file():
+        return read_checkpoint(checkpoint)
+    median = survey.labels.median_variance if settings.unknown_variance == "median" else None
+    encoding = Encoding(survey.encoder(), survey.features(), survey.scaler(), median)
+    recipe, rate = _network(encoding, held_out, settings)
+    return None, {
+        "encoding": encoding.told(),
+        "recipe": asdict(recipe),
+        "learning_rate": settings.learning_rate or rate,
+    }
+
+
+def _network(encoding: Encoding, held_out: Rows, settings: StreamSettings) -> tuple[MLP, float]:
+    """The estimator's own, its embedding chosen by short trainings; and its learning rate."""
+    every = -(-len(held_out) // PILOT_ROWS)
+    batch = encoding(held_out[np.arange(0, len(held_out), every)])
+    rows = Triplets(*(None if c is None else torch.from_numpy(c) for c in tuple(batch)))  # type: ignore[arg-type]
+    estimator = BIVRegressor(random_state=settings.seed)
+    recipes = [r for r in estimator._networks(rows.x, 1, encoding.encoder) if isinstance(r, MLP)]
+    weighs = rows.variance is not None and settings.loss != "l2"
+    loss: VarianceLoss = modules.BIVLoss(FIRST_EPSILON) if weighs else modules.L2Loss()
+    variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
+
+    def score(recipe: MLP) -> float:
+        fitted = estimator._cross_fit(recipe, rows, loss, settings.seed, pilot=True)
+        return metrics.noise_corrected_mse(
+            fitted.out_of_fold, rows.y, variance, epsilon=FIRST_EPSILON
+        ).value
+
+    best = recipes[0]
+    if len(recipes) > 1 and len(rows) >= FEWEST_PILOT_ROWS:
+        with steady_machine():
+            best = min(recipes, key=score)
+    return best, estimator._learning_rate(best)
+
+
+def _losses(
+    settings: StreamSettings, survey: Survey, encoding: Encoding, ranks: Ranks, *, noisy: bool
+) -> Callable[[float], VarianceLoss]:
+    """By ε, in units of the label variance."""
+    group = ranks.group
+    if settings.loss == "l2" or not noisy:
+        return lambda _: modules.L2Loss(process_group=group)
+    if settings.loss == "iv":
+        return lambda _: modules.IVLoss(process_group=group)
+    if settings.loss == "biv":
+        return lambda epsilon: modules.BIVLoss(epsilon, process_group=group)
+    threshold = settings.threshold
+    if threshold is None:
+        threshold = survey.labels.mean_variance
+    cut = float(encoding.labels.variance(threshold))
+    return lambda _: modules.CutoffLoss(cut, process_group=group)
+
+
+def _device() -> torch.device:
+    """A GPU of this process's own where there is one."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _regressor(
+    training: StreamedTraining,
+    encoding: Encoding,
+    recipe: MLP,
+    survey: Survey,
+    held_out: Rows,
+    settings: StreamSettings,
+) -> BIVRegressor:
+    """The network as it was at its best, with all that leads to it and back."""
+    choice = training.choice
+    module = recipe(torch.Generator())
+    module.load_state_dict(choice.best)
+    bars = None if held_out.variance is None else ErrorBars(held_out.variance[:, None], "y_var")
+    fitting = Fitting(
+        torch.empty(0), held_out.y[:, None], held_out.weight, bars, settings.unknown_variance
+    )
+    fitting.scalers = [encoding.labels]
+    if encoding.unknown is not None:
+        fitting.fill = np.array([encoding.unknown])
+    story = fitting.story(raw(fitting.scalers, choice.predicted.double().numpy()))
+    if bars is not None:
+        size = survey.labels.effective_sample_size(max(story.tau2[0], TINY))
+        story = story._replace(effective_sample_size=size)
+    ensemble = CrossFit(
+        [module.eval()],
+        choice.epoch,
+        np.array(choice.scores),
+        choice.predicted,
+        story.tau2[0] / encoding.labels.std**2,
+    )
+    weighs = settings.loss == "biv" and bars is not None
+    epsilon = training.epsilons[choice.epoch - 1] if weighs else None
+    fitted = Fitted(
+        True,
+        encoding.encoder,
+        encoding.features,
+        [encoding.labels],
+        recipe,
+        ensemble,
+        story,
+        epsilon,
+        False,
+    )
+    names = list(map(str, held_out.features.columns))
+    automatic = BIVRegressor(
+        loss=settings.loss, epsilon=settings.epsilon, members=1, random_state=settings.seed
+    )
+    return automatic._holding(fitted, names)

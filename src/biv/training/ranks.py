@@ -1,0 +1,122 @@
+"""The processes that train one model together: alone, or as `torchrun` starts them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+T = TypeVar("T")
+
+
+class OtherRankError(RuntimeError):
+    """Another process of the group has said what is wrong, and this one stops with it."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """One process among those that train together.
+
+    Attributes:
+        rank: Of this one, from 0 on.
+        size: How many there are.
+        group: Of torch's; None for a process by itself.
+    """
+
+    rank: int = 0
+    size: int = 1
+    group: ProcessGroup | None = None
+
+    @classmethod
+    @contextmanager
+    def joined(cls) -> Iterator[Ranks]:
+        """The group that ``torchrun`` has started this process in, left at the end; or none.
+
+        Tensors on a CPU are exchanged by gloo, those on a GPU by nccl. (The latter is untested.)
+        """
+        if not launched():
+            yield cls()
+            return
+        store, rank, size = next(rendezvous("env://"))
+        if size == int(os.environ["LOCAL_WORLD_SIZE"]):
+            # Restarted by torchrun, processes find the store that those before them have used, and
+            # may take an address in it for that of one of theirs. (Not so on several machines,
+            # whose counts differ: there it is left to torchrun to try again.)
+            attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+            store = dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+        try:
+            yield cls(dist.get_rank(), dist.get_world_size(), dist.group.WORLD)
+        finally:
+            dist.destroy_process_group()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes, and speaks for all."""
+        return self.rank == 0
+
+    def gather(self, value: T) -> list[T]:
+        """Everyone's, in the order of the ranks."""
+        if self.group is None:
+            return [value]
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value, group=self.group)
+        return found
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What the first makes, for all."""
+        made = self.together(lambda: make() if self.is_first else None)
+        if self.group is None:
+            return made  # type: ignore[return-value]
+        held: list[Any] = [made]
+        dist.broadcast_object_list(held, src=0, group=self.group)
+        found: T = held[0]
+        return found
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Work that each does by itself; if one fails, all do, and nobody waits for it.
+
+        Raises:
+            OtherRankError: It failed elsewhere, where the error itself is raised.
+        """
+        failure: Exception | None = None
+        try:
+            done = work()
+        except Exception as error:
+            failure = error
+        failed = [rank for rank, bad in enumerate(self.gather(failure is not None)) if bad]
+        if failure is not None:
+            # Several may find the same fault; the first of them says it for all.
+            if failed[0] == self.rank:
+                raise failure
+            raise OtherRankError(f"rank {failed[0]} says what is wrong") from failure
+        if failed:
+            raise OtherRankError(f"rank {failed[0]} says what is wrong")
+        return done
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all, in place."""
+        if self.group is not None:
+            dist.all_reduce(values, group=self.group)
+        return values
+
+    def wait(self) -> None:
+        """For all to be here."""
+        if self.group is not None:
+            dist.barrier(self.group)
+
+
+def launched() -> bool:
+    """Whether this process is one of ``torchrun``'s."""
+    return dist.is_available() and dist.is_torchelastic_launched()

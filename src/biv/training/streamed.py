@@ -1,0 +1,273 @@
+"""One network, trained by one or many processes on batches that come from elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from biv import metrics
+from biv._progress import progress_bar
+from biv.datasets.stream import Batch
+from biv.modules import VarianceLoss
+from biv.training.checkpoint import load_checkpoint, save_checkpoint
+from biv.training.crossfit import CHUNK, Choice, DivergedError
+from biv.training.data import Schedule
+from biv.training.loop import Average, all_finite
+from biv.training.ranks import Ranks
+
+PULSE = 64  # steps between two looks at what all ranks must agree on
+
+
+class Batches(Protocol):
+    """Where batches come from: :class:`biv.datasets.stream.Stream`, or a table in memory."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """This rank's part of each, from step `first` on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Scores a network on noisy labels that it has not learned from.
+
+    Attributes:
+        rows: The same on every rank; each predicts some of them.
+        ranks: All of them.
+    """
+
+    rows: Batch
+    ranks: Ranks
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module) -> Tensor:
+        """All rows, (N, 1), on every rank."""
+        rank, size = self.ranks.rank, self.ranks.size
+        edges = [len(self.rows) * k // size for k in range(size + 1)]
+        own = torch.from_numpy(self.rows.x[edges[rank] : edges[rank + 1]])
+        place = next(model.parameters()).device
+        parts = [model(part.to(place)).cpu() for part in torch.split(own, CHUNK)]
+        return torch.cat([torch.from_numpy(part) for part in self.ranks.gather(_joined(parts))])
+
+    def score(self, predicted: Tensor) -> tuple[float, float]:
+        """The noise-corrected squared error, and τ²; infinite where a prediction is."""
+        if not bool(predicted.isfinite().all()):
+            return math.inf, math.inf
+        y = self.rows.y
+        variance = np.zeros_like(y) if self.rows.variance is None else self.rows.variance
+        score = metrics.noise_corrected_mse(
+            predicted.numpy(), y, variance, sample_weight=self.rows.weight
+        )
+        return score.value, metrics.residual_variance(predicted.numpy(), y, variance)
+
+
+def _joined(parts: list[Tensor]) -> Any:
+    return torch.cat(parts).numpy() if parts else np.empty((0, 1), dtype=np.float32)
+
+
+@dataclass(eq=False)
+class StreamedTraining:
+    """A network in training; every rank holds the same one, and learns from its own rows.
+
+    The loss is normalised over the rows of all ranks, and gradients are averaged over them, so that
+    a step is that of the whole batch.
+
+    Attributes:
+        model: Initialised alike on all ranks.
+        loss: Makes the loss from an ε, in units of the label variance; of `ranks`' group.
+        stream: This rank's rows.
+        judge: Of the rows that nobody learns from.
+        schedule: Epochs, optimiser and averaging; batches are those of `stream`.
+        learning_rate: Of the optimiser.
+        epsilon: Of the first epoch.
+        follows: Whether later ones take the τ² that `judge` finds after each.
+        patience: Epochs without a better score before it stops.
+        ranks: All of them.
+        device: Of the network.
+    """
+
+    model: nn.Module
+    loss: Callable[[float], VarianceLoss]
+    stream: Batches
+    judge: Judge
+    schedule: Schedule
+    learning_rate: float
+    epsilon: float
+    follows: bool = False
+    patience: int = 4
+    ranks: Ranks = field(default_factory=Ranks)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __post_init__(self) -> None:
+        self.model.to(self.device)
+        group = {"params": list(self.model.parameters()), "lr": self.learning_rate}
+        self._optimizer = self.schedule.make_optimizer([group], fused=True)
+        self.average = Average(self.model, self.schedule)
+        self.choice = Choice(self.patience)
+        self.step = 0
+        self.losses: list[float] = []
+        self.epsilons = [self.epsilon]
+        self._pending: list[Tensor] = []
+        self._network: nn.Module = self.model
+        if self.ranks.group is not None:
+            self._network = DistributedDataParallel(self.model, process_group=self.ranks.group)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.step // self.stream.steps_per_epoch
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """The parameters that predict, as they are now."""
+        with torch.no_grad(), self.average.in_place():
+            return copy.deepcopy(self.model.state_dict())
+
+    def run(
+        self,
+        checkpoint: Path | None = None,
+        *,
+        seconds: float = 60.0,
+        about: Mapping[str, Any] | None = None,
+        progress: bool = True,
+    ) -> None:
+        """To the last epoch, or to the one after which nothing gets better.
+
+        Args:
+            checkpoint: Written by the first rank, now and then.
+            seconds: How often.
+            about: Is written with it.
+            progress: Whether to show a bar on a terminal.
+
+        Raises:
+            DivergedError: Something was not finite, and no epoch before it was whole.
+        """
+        steps = self.stream.steps_per_epoch
+        total = self.schedule.epochs * steps
+        saved = time.monotonic()
+        shown = progress and self.ranks.is_first
+        with progress_bar(total, "training", enabled=shown, done=self.step) as bar:
+            while self.step < total and not self.choice.made:
+                loss = self.loss(self.epsilons[-1])
+                for batch in self.stream.batches(self.epoch, self.step % steps):
+                    self._train(batch, loss)
+                    bar.update()
+                    if self.step % PULSE and self.step % steps:
+                        continue
+                    due = self._agree(time.monotonic() - saved >= seconds)
+                    if not all_finite(self.model, self._optimizer):
+                        self._diverged()
+                        return
+                    if self.step % steps == 0:
+                        self._judge()
+                    bar.set_postfix_str(self._summary(), refresh=False)
+                    if due and checkpoint is not None:
+                        self._save(checkpoint, about)
+                        saved = time.monotonic()
+        if self.choice.best is None:
+            self._diverged()
+        if checkpoint is not None:
+            self._save(checkpoint, about)
+
+    def _train(self, batch: Batch, loss: VarianceLoss) -> None:
+        x, y, variance, weight = (
+            None if column is None else torch.from_numpy(column).to(self.device)
+            for column in tuple(batch)
+        )
+        assert y is not None
+        self._network.train()
+        self._optimizer.zero_grad()
+        value = loss(self._network(x), y, variance, sample_weight=weight)
+        value.backward()
+        self._optimizer.step()
+        self.step += 1
+        self.average.follow(self.step)
+        self._pending.append(value.detach())
+
+    def _agree(self, due: bool) -> bool:
+        """Exchange the losses since the last time; whether the first rank finds a save is due."""
+        said = torch.tensor(float(due and self.ranks.is_first), dtype=torch.float64)
+        own = torch.stack([*self._pending, said.to(self._pending[0])]).double().cpu()
+        mean = self.ranks.total(own)
+        self.losses += (mean[:-1] / self.ranks.size).tolist()
+        self._pending = []
+        return bool(mean[-1] > 0)
+
+    def _judge(self) -> None:
+        self.model.eval()
+        with torch.no_grad(), self.average.in_place():
+            predicted = self.judge.predict(self.model)
+        score, tau2 = self.judge.score(predicted)
+        self.choice.consider(self, score, predicted)
+        if self.follows and math.isfinite(tau2):
+            self.epsilon = tau2
+        self.epsilons.append(self.epsilon)
+
+    def _diverged(self) -> None:
+        if self.choice.best is None:
+            raise DivergedError(
+                "no prediction was finite after a whole epoch: choose a smaller learning rate; "
+                f"found {self.learning_rate:g}"
+            )
+
+    def _summary(self) -> str:
+        words = [f"loss {self.losses[-1]:.3f}"]
+        if self.choice.scores:
+            words.append(f"held out {self.choice.scores[-1]:.4f}")
+        return ", ".join(words)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the training depends on.
+
+        The position in the data is the step: what it reads follows from that and the seed.
+        """
+        state = {
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "averages": self.average.averages,
+            "choice": self.choice.state_dict(),
+            "losses": list(self.losses),
+            "epsilons": list(self.epsilons),
+            "draws": torch.get_rng_state(),
+        }
+        return copy.deepcopy(state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken."""
+        self.step = state["step"]
+        self.model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        for average, own in zip(self.average.averages, state["averages"], strict=True):
+            average.copy_(own)
+        vars(self.choice).update(state["choice"])
+        self.losses, self.epsilons = list(state["losses"]), list(state["epsilons"])
+        self.epsilon = self.epsilons[-1]
+        torch.set_rng_state(state["draws"])
+
+    def _save(self, path: Path, about: Mapping[str, Any] | None) -> None:
+        if self.ranks.is_first:
+            save_checkpoint(path, {"streamed": self.state_dict(), "about": dict(about or {})})
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state of a streamed training, and what was written with it.
+
+    Raises:
+        ValueError: The file is no such checkpoint.
+    """
+    found = load_checkpoint(path)
+    if "streamed" not in found:
+        raise ValueError(f"{path} is of another kind of training: move it away to start anew")
+    return found["streamed"], found["about"]
