@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 def labelled(rows, seed=0, features=3):
     """Columns x0, …, y and v: a smooth function, and noise of known variance."""
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(rows, features))
+    x = rng.uniform(-1.7, 1.7, size=(rows, features))
     v = rng.gamma(0.5, 2.0, rows) * 100
     y = 100 + 10 * (np.sin(2 * x[:, 0]) + x[:, 1]) + rng.normal(size=rows) * np.sqrt(v)
     return {f"x{k}": x[:, k].astype(np.float32) for k in range(features)} | {"y": y, "v": v}
