@@ -561,7 +561,6 @@ MUTANTS = [
     *of(
         "datasets/imagefiles.py",
         "test_images.py test_imagefiles.py test_imagefolder.py",
-        ("[str(self.source.resolve())]", "[]"),
         ("st_size, state.st_mtime_ns, state.st_ctime_ns", "st_size, state.st_mtime_ns, 0"),
         ("if fits else ()", ""),
         ("reason_against(name) or _read(entry)", "_read(entry)"),
@@ -1001,9 +1000,12 @@ def survives(mutant):
         tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-        run = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
-        )
+        try:
+            run = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+            )
+        except subprocess.TimeoutExpired:  # one that never ends is noticed, too
+            return False
         if run.returncode not in (0, 1):
             raise SystemExit(f"{mutant.file}: {mutant.bad!r}\n{run.stdout[-2000:]}{run.stderr}")
         return run.returncode == 0

@@ -127,7 +127,7 @@ def test_a_killed_rank_is_restarted_and_ends_to_the_bit(table, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_fault_that_one_rank_finds_stops_all_and_is_said_once(table, tmp_path):
+def test_a_fault_that_one_rank_finds_stops_all_and_is_said_once(tmp_path):
     columns = labelled(1000)
     columns["v"][730] = -1.0
     write(tmp_path / "parts" / "a.parquet", columns)
@@ -150,7 +150,7 @@ def train(table, out, settings=None, **more):
     )
 
 
-def test_the_model_predicts(alone, table):
+def test_the_model_predicts(alone):
     folder = ModelFolder.read(alone[1])
     fresh = labelled(1000, seed=99)
     x = np.stack([fresh[f"x{k}"] for k in range(3)], axis=1)
@@ -205,9 +205,10 @@ def interrupted(monkeypatch, at):
 def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at, saved):
     """Steps 30 and 60 end epochs; step 64 is in the middle of one."""
     whole = train(table, tmp_path / "whole", checkpoint_seconds=0.0)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         interrupted(patch, at)
-        train(table, tmp_path / "cut", checkpoint_seconds=0.0)
+        with pytest.raises(KeyboardInterrupt):
+            train(table, tmp_path / "cut", checkpoint_seconds=0.0)
     said = []
     again = train(table, tmp_path / "cut", checkpoint_seconds=0.0, say=said.append)
     told = [line for line in said if "going on" in line]
@@ -219,9 +220,10 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
 
 
 def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         interrupted(patch, 40)
-        train(table, tmp_path / "model", checkpoint_seconds=0.0)
+        with pytest.raises(KeyboardInterrupt):
+            train(table, tmp_path / "model", checkpoint_seconds=0.0)
     other = StreamSettings(batch_size=50, max_epochs=1)
     with pytest.raises(ValueError, match="unfinished training of other rows or settings: --force"):
         train(table, tmp_path / "model", other)

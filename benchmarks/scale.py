@@ -1,0 +1,277 @@
+"""Training on a table larger than memory: streamed beside from memory, two processes beside one.
+
+    .venv/bin/python benchmarks/scale.py                    10 million rows × 20 features: 15 minutes
+    .venv/bin/python benchmarks/scale.py --rows 1000000     to see that it runs
+    .venv/bin/python benchmarks/scale.py --out results.md   and write it down
+
+The table is generated once, in build/bench. Every process computes on one core that it is pinned
+to, with the thread that reads ahead. Candidates take turns, a few steps each, so that a busy machine
+slows them alike; ratios are medians over the rounds. The network is the one that `biv train` takes:
+periodic embeddings of 20 columns, and two layers of 64.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from tqdm import tqdm
+
+from biv.datasets import Target
+from biv.datasets.columns import Schema
+from biv.datasets.rowgroups import RowGroups, deal
+from biv.datasets.stream import Batch, Encoding, Shard, Stream
+from biv.datasets.survey import Reader, Rows, Survey
+from biv.datasets.tablefiles import Files
+from biv.models import MLP, Periodic
+from biv.modules import BIVLoss
+from biv.training import Schedule
+from biv.training.machine import steady_machine
+from biv.training.ranks import Ranks
+from biv.training.streamed import Judge, StreamedTraining
+from machine import machine, parser, publish
+
+FEATURES, BATCH = 20, 8_192
+FILE_ROWS, GROUP_ROWS, SHARDS = 1_000_000, 65_536, 12
+SURVEYED = 20  # row groups that the scales of the timed runs are taken from
+STEPS, WARM = 6, 3  # of a turn, and before the first
+TARGET = Target("y", variance="v")
+
+
+def write_table(folder, rows):
+    """Files of a million rows: float32, uncompressible, labels with their variances."""
+    if (folder / "complete").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number in tqdm(range(-(-rows // FILE_ROWS)), desc="writing the table"):
+        rng = np.random.default_rng(number)
+        count = min(FILE_ROWS, rows - number * FILE_ROWS)
+        x = rng.normal(size=(count, FEATURES)).astype(np.float32)
+        v = rng.gamma(0.5, 2.0, count).astype(np.float32)
+        y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + rng.normal(size=count) * np.sqrt(v)
+        columns = {f"x{k}": x[:, k] for k in range(FEATURES)}
+        table = pa.table(columns | {"y": y.astype(np.float32), "v": v})
+        pq.write_table(table, folder / f"part-{number:03}.parquet", row_group_size=GROUP_ROWS)
+    (folder / "complete").touch()
+
+
+def pinned(core):
+    """This process on one core, if there are as many."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+class Memory:
+    """The same batches from arrays: what streaming is compared with."""
+
+    def __init__(self, rows, batch_size):
+        self.rows, self.batch_size = rows, batch_size
+
+    @property
+    def steps_per_epoch(self):
+        return len(self.rows) // self.batch_size
+
+    def batches(self, epoch, first=0):
+        order = np.random.default_rng(epoch).permutation(len(self.rows))
+        for step in range(first, self.steps_per_epoch):
+            yield self.rows.rows(order[step * self.batch_size : (step + 1) * self.batch_size])
+
+
+def shards_of(folder):
+    """All shards, scaled by some of the row groups."""
+    files = Files(folder)
+    schema = Schema.guess(files, [])  # nothing is read: the columns are numbers
+    names = [f"x{k}" for k in range(FEATURES)]
+    from biv.datasets.columns import Column
+
+    schema = Schema(tuple(Column(name, "number") for name in names), {})
+    reader = Reader(RowGroups(files), schema, TARGET)
+    some = Survey.whole(
+        [Survey.of(reader, group) for group in range(min(SURVEYED, len(reader.groups)))]
+    )
+    made = Encoding(some.encoder(), some.features(), some.scaler())
+    learned = {}
+    for number, group in enumerate(reader.groups.groups):
+        drawn = np.random.default_rng([0, number]).random(group.rows)
+        learned[number] = int((drawn >= reader.share_held_out).sum())
+    dealt = deal([group.rows for group in reader.groups.groups], SHARDS)
+    held_out = Rows.joined(some.held_out)
+    return [Shard(k, groups, learned, reader, made, 0) for k, groups in enumerate(dealt)], made(
+        held_out
+    )
+
+
+def training(stream, held_out, ranks=None, group=None):
+    ranks = ranks or Ranks()
+    recipe = MLP(FEATURES, (64, 64), 1, Periodic(tuple(range(FEATURES)), 8, 8, 0.25))
+    return StreamedTraining(
+        recipe(torch.Generator().manual_seed(0)),
+        lambda epsilon: BIVLoss(epsilon, process_group=group),
+        stream,
+        Judge(held_out, ranks),
+        Schedule(epochs=10**6, batch_size=BATCH, test_every=None, optimizer="adamw", averaging=2.0),
+        1e-3,
+        0.05,
+        ranks=ranks,
+    )
+
+
+class Turns:
+    """A training that is taken a few steps further at a time."""
+
+    def __init__(self, made, loss):
+        self.made, self.loss = made, loss
+        self.batches = itertools.chain.from_iterable(
+            made.stream.batches(epoch) for epoch in itertools.count()
+        )
+
+    def seconds(self, steps, rows_wanted=None):
+        """A step, of as many rows as there are."""
+        rows, start = 0, time.perf_counter()
+        for batch in itertools.islice(self.batches, steps):
+            self.made._train(batch, self.loss)
+            rows += len(batch)
+        self.made._pending.clear()
+        return (time.perf_counter() - start) / rows
+
+
+def streamed_beside_memory(folder, rounds):
+    """Rows a second of one core, streamed and from memory, in every round."""
+    pinned(0)
+    shards, held_out = shards_of(folder)
+    total = sum(shard.rows for shard in shards)
+    everything = Batch.joined(
+        [s.load(0, k, block) for s in shards for k, block in enumerate(s.blocks(0))]
+    )
+    candidates = {
+        "streamed": training(Stream(shards, total, BATCH), held_out),
+        "memory": training(Memory(everything, BATCH), held_out),
+    }
+    with steady_machine(1):
+        turns = {name: Turns(made, made.loss(0.05)) for name, made in candidates.items()}
+        for turn in turns.values():
+            turn.seconds(WARM)
+        # A turn must be long enough for blocks to be read within it, as often as in the long run.
+        steps = max(STEPS, -(-GROUP_ROWS * SHARDS // BATCH) // 2)
+        return [
+            {name: turn.seconds(steps) for name, turn in turns.items()}
+            for _ in tqdm(range(rounds), desc="streamed and from memory")
+        ]
+
+
+def on_a_rank(rank, folder, rounds, port, out):
+    """One of two: alone, together, and together with a local loss, in turns."""
+    pinned(rank)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    shards, held_out = shards_of(folder)
+    total = sum(shard.rows for shard in shards)
+    both, world = Ranks(rank, 2, dist.group.WORLD), dist.group.WORLD
+    own = shards[rank::2]
+    with steady_machine(1):
+        alone = training(Stream(shards, total, BATCH), held_out)
+        turns = {"one": Turns(alone, alone.loss(0.05))}
+        for name, group in (("two", world), ("two, local loss", None)):
+            made = training(Stream(own, total, 2 * BATCH), held_out, both, group)
+            turns[name] = Turns(made, made.loss(0.05))
+        found = []
+        for number in tqdm(range(rounds + 1), desc="one and two processes", disable=rank > 0):
+            row = {}
+            for name, turn in turns.items():
+                dist.barrier()
+                if name != "one" or rank == 0:
+                    row[name] = turn.seconds(STEPS if number else WARM)
+            if number:
+                found.append(row)
+        dist.barrier()
+    if rank == 0:
+        Path(out).write_text(json.dumps(found), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+def one_beside_two(folder, rounds):
+    """Seconds a row of one process: by itself, and as one of two."""
+    with tempfile.TemporaryDirectory() as here:
+        out = Path(here) / "found.json"
+        port = 20_000 + os.getpid() % 20_000
+        mp.spawn(on_a_rank, (folder, rounds, port, str(out)), nprocs=2)
+        return json.loads(out.read_text(encoding="utf-8"))
+
+
+def whole_command(folder):
+    """`biv train --stream` for an epoch: what it holds at the most, and what it says."""
+    with tempfile.TemporaryDirectory() as here:
+        out = Path(here) / "model"
+        command = [sys.executable, "-m", "biv", "train", str(folder), "--target", "y", "--target-var", "v",
+                   "--stream", "--batch-size", str(BATCH), "--max-epochs", "1", "--json", "--out", str(out)]  # fmt: skip
+        print("biv train --stream, one epoch", file=sys.stderr)
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def median_ratio(rounds, one, other):
+    """Of seconds, with its range."""
+    ratios = sorted(row[one] / row[other] for row in rounds)
+    return f"{statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
+
+
+def report(options):
+    """The lines of the report, as they are found."""
+    folder = options.folder / f"table-{options.rows}"
+    write_table(folder, options.rows)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    yield f"# {options.rows:,} rows × {FEATURES} features, {size / 1e9:.2f} GB of Parquet\n"
+    yield f"{machine()}. Batches of {BATCH:,} rows a process, one core each.\n"
+    yield "| what | ratio | wanted |"
+    yield "|---|---|---|"
+    beside = streamed_in_process(folder, options.rounds)
+    yield f"| rows a second streamed / from memory | {median_ratio(beside, 'memory', 'streamed')} | 0.80 |"
+    pair = one_beside_two(folder, options.rounds)
+    doubled = [row | {"each of two": row["two"] / 2} for row in pair]
+    yield f"| rows a second of two processes / of one | {median_ratio(doubled, 'one', 'each of two')} | 1.7 |"
+    yield (
+        "| a step with the global normaliser / with a local one | "
+        f"{median_ratio(pair, 'two', 'two, local loss')} | 1.03 |"
+    )
+    about = whole_command(folder)
+    peak = about["peak_memory_bytes"] / 1e9
+    yield f"| memory of `biv train --stream` at the most, GB | {peak:.2f} | 2 |"
+    rate = statistics.median(1 / row["streamed"] for row in beside)
+    steps = about["steps"]
+    yield (
+        f"\nOne core learned from {rate:,.0f} rows a second. `biv train --stream` took "
+        f"{about['seconds']:.0f} s for the survey, the choice of the network and one epoch of "
+        f"{steps:,} steps; R² to the true labels {about['result']['r2']:.3f}."
+    )
+
+
+def streamed_in_process(folder, rounds):
+    """In a process of its own, whose memory is not this one's."""
+    with mp.get_context("spawn").Pool(1) as pool:
+        return pool.apply(streamed_beside_memory, (folder, rounds))
+
+
+if __name__ == "__main__":
+    options = parser(__doc__, rounds=7)
+    options.add_argument("--rows", type=int, default=10_000_000, help="(default: 10 million)")
+    options.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("build/bench"),
+        help="for the table (default: build/bench)",
+    )
+    given = options.parse_args()
+    publish(report(given), given.out)
