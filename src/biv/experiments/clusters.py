@@ -118,18 +118,21 @@ class Versions(NamedTuple):
         return f"biv {self.biv} (sources {self.sources}), torch {self.torch} and NumPy {self.numpy}"
 
 
-@lru_cache(maxsize=1)
 def versions() -> Versions:
-    """Of this process; as they were when first asked for, as what it has imported is."""
+    """Of this process."""
+    return Versions(metadata.version("biv"), _sources(), torch.__version__, np.__version__)
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """A digest of our own sources as they were when first asked for, as what is imported is."""
     package = Path(__file__).parents[1]
-    sources = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         content = path.read_bytes()
         name = path.relative_to(package).as_posix()
-        sources.update(f"{name} {len(content)}\n".encode() + content)
-    return Versions(
-        metadata.version("biv"), sources.hexdigest()[:12], torch.__version__, np.__version__
-    )
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
 
 
 class OtherVersionError(ValueError):

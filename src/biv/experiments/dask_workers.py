@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import traceback
+from asyncio import CancelledError as AsyncCancelledError
+from asyncio import TimeoutError as AsyncTimeoutError
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import distributed
@@ -27,9 +31,7 @@ class DaskWorkers:
         place = str(where.place)
         clusters.require_listening(where, place)
         try:
-            self._client = distributed.Client(
-                f"tcp://{place}", timeout=clusters.PATIENCE, set_as_default=False
-            )
+            self._client = _client(f"tcp://{place}")
         except OSError as error:
             raise ConnectionError(
                 f"what answers at {where} is no scheduler of Dask, or a busy one: {error}"
@@ -46,7 +48,7 @@ class DaskWorkers:
     def _workers(self) -> int:
         try:
             self._client.wait_for_workers(1, timeout=clusters.PATIENCE)
-        except TimeoutError as error:
+        except (TimeoutError, AsyncTimeoutError) as error:
             raise ValueError(
                 f"{self._where} has no workers after {clusters.PATIENCE:.0f} s: start some, with "
                 f"`dask worker {self._where.place} --nthreads 1`"
@@ -96,7 +98,7 @@ class DaskWorkers:
                 f"KilledWorker: all that were given this stack died, the last {error.last_worker}"
             )
             return self._trouble(told, "", again=False)
-        except CancelledError as error:
+        except (CancelledError, AsyncCancelledError) as error:
             raise RuntimeError(
                 f"{self._where} is gone, or has dropped what it was given; what was done before is "
                 "stored: start again to go on"
@@ -114,3 +116,22 @@ class DaskWorkers:
             self._client.cancel(list(self._waiting), force=True)
         self._waiting.clear()
         self._client.close()
+
+
+def _client(address: str) -> Any:
+    """A client of a scheduler, in bounded time: Dask may wait for ever for a server of others."""
+    made: Future[Any] = Future()
+
+    def make() -> None:
+        try:
+            made.set_result(
+                distributed.Client(address, timeout=clusters.PATIENCE, set_as_default=False)
+            )
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    try:
+        return made.result(timeout=clusters.PATIENCE + 1)
+    except FutureTimeoutError as error:
+        raise TimeoutError("it does not speak as one does") from error
