@@ -259,18 +259,21 @@ def test_here_one_bad_run_of_a_stack_fails_alone(tmp_path):
     assert_fails_alone(plan, lines, store)
 
 
-def test_a_lone_run_is_tried_twice_and_no_more(tmp_path):
+@pytest.mark.parametrize("again", [True, False])
+def test_a_lone_run_is_tried_twice_and_no_more(again, tmp_path):
+    """And once if it has ended its workers."""
     attempts = []
+    trouble = stacks.Trouble("E: no", "Traceback: no", "there", {"biv": "0"}, again)
 
     class Failing(Silent):
         def finished(self, _):
-            while self.waiting:
+            while self.waiting and len(attempts) < 5:
                 attempts.append(runs := self.waiting.pop(0))
-                yield runs, stacks.Trouble("E: no", "Traceback: no", "there", {"biv": "0"})
+                yield runs, trouble
 
     workers = Failing()
     plan = runner.complete([RUN], Store(tmp_path / "runs.sqlite"), workers=workers)
-    assert attempts == [[RUN], [RUN]]
+    assert attempts == [[RUN]] * (2 if again else 1)
     assert plan.failed == [Failure(RUN, "E: no", {"biv": "0", "traceback": "Traceback: no"})]
     assert workers.closed
 
@@ -417,10 +420,22 @@ def test_data_are_known_by_their_labels():
     assert "bike2011 has 8,645 rows" in clusters.data([replace(RUN, train_rows=9_000)]).problem
 
 
-def test_sources_are_known_by_their_content():
-    clusters._sources.cache_clear()
-    assert clusters.versions() == clusters.versions()
-    assert len(clusters.versions().sources) == 12
+def test_sources_are_known_by_their_names_and_content(tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "__file__", str(tmp_path / "experiments" / "clusters.py"))
+
+    def digest(name, content):
+        (tmp_path / name).write_text(content)
+        clusters._sources.cache_clear()
+        found = clusters._sources()
+        (tmp_path / name).unlink()
+        return found
+
+    try:
+        one = digest("a.py", "x = 1")
+        assert digest("a.py", "x = 1") == one
+        assert len({one, digest("a.py", "x = 2"), digest("b.py", "x = 1")}) == 3
+    finally:
+        clusters._sources.cache_clear()
 
 
 @pytest.mark.slow
@@ -497,4 +512,15 @@ def listening(place):
 def test_closing_twice_does_no_harm():
     workers = Processes(1)
     workers.close()
+    workers.close()
+
+
+@pytest.mark.slow
+def test_a_process_here_that_is_ended_from_outside_ends_the_sweep():
+    workers = Processes(1)
+    workers.submit([RUN])
+    (pid,) = workers._pool._processes
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="a worker process was ended from outside"):
+        list(workers.finished(lambda _: None))
     workers.close()
