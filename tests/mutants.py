@@ -31,6 +31,7 @@ def of(file, tests, *pairs):
 
 LOSSES = "test_losses.py test_loss_laws.py test_loss_torch.py test_loss_errors.py test_windows.py"
 ESTIMATOR = "test_errorbars.py test_modelfile.py test_features.py test_estimator.py"
+CLUSTERS = "test_clusters.py"
 MUTANTS = [
     *of(
         "weights.py",
@@ -802,6 +803,41 @@ MUTANTS = [
         ("if version != FORMAT:", "if False:"),
         ("if application != APPLICATION:", "if False:"),
         ('AND error IS NULL", (key,))\n        if', '", (key,))\n        if'),
+    ),
+    *of(
+        "experiments/clusters.py",
+        f"{CLUSTERS}::test_addresses {CLUSTERS}::test_bad_usage_is_told {CLUSTERS}::test_a_package_that_is_missing_is_told {CLUSTERS}::test_a_scheduler_that_is_not_there_is_told",
+        ('place.removeprefix("//") if place.startswith("//") else ""', 'place.removeprefix("//")'),
+        ("parts.netloc == text and bool(parts.hostname and parts.port)", "True"),
+        ("if importlib.util.find_spec(package) is None:", "if False:"),
+    ),
+    *of(
+        "experiments/clusters.py",
+        f"{CLUSTERS}::test_what_is_asked_of_workers {CLUSTERS}::test_data_are_known_by_their_labels {CLUSTERS}::test_sources_are_known_by_their_names_and_content {CLUSTERS}::test_a_worker_that_comes_later_is_held_to_the_same_version {CLUSTERS}::test_a_worker_trains_one_stack_at_a_time_on_one_thread",
+        ("if there != versions():", "if False:"),
+        ("if isinstance(there, BaseException):", "if False:"),
+        ("if there.digest != first[1].digest:", "if False:"),
+        ("if there.problem is not None:", "if False:"),
+        ("stacks.require_rows(runs)", "pass"),
+        (".encode() + content)", ".encode())"),
+        ("if versions() != here:", "if False:"),
+        ("with _at_work, _one_thread():", "with _one_thread():"),
+        ("with _at_work, _one_thread():", "with _at_work:"),
+    ),
+    *of(
+        "experiments/runner.py",
+        f"{CLUSTERS}::test_a_lone_run_is_tried_twice_and_no_more {CLUSTERS}::test_here_one_bad_run_of_a_stack_fails_alone",
+        ("report.again and tried.isdisjoint(stack)", "report.again"),
+        ("report.again and tried.isdisjoint(stack)", "tried.isdisjoint(stack)"),
+        ("report.again and tried.isdisjoint(stack)", "False"),
+        (' | {"traceback": trouble.traceback}', ""),
+        ("for run in stack:\n                workers.submit([run])", "workers.submit(stack)"),
+    ),
+    *of(
+        "experiments/dask_workers.py",
+        f"{CLUSTERS}::test_a_scheduler_without_workers_is_told {CLUSTERS}::test_a_sweep_begun_here_ends_on_dask_though_a_worker_is_killed",
+        ("self._client.wait_for_workers(1, timeout=clusters.PATIENCE)", "pass"),
+        ("if threads <= self.count:", "if True:"),
     ),
     *of(
         "experiments/summary.py",

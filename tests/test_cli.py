@@ -15,6 +15,7 @@ from biv.cli import main
 from biv.experiments import protocol
 from biv.experiments.artefacts import PRESETS
 from biv.experiments.claims import claims
+from biv.experiments.processes import Processes
 from biv.experiments.store import Failure, Store
 
 
@@ -168,7 +169,7 @@ def test_a_store_that_cannot_be_written_to_is_told_before_training(tmp_path, mon
     holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr("biv.experiments.store.PATIENCE", 0.1)
-    monkeypatch.setattr("biv.experiments.runner._outcomes", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(Processes, "submit", lambda *_: pytest.fail("it trained"))
     out = ["--dataset", "bike2011", "--preset", "smoke", "--out", str(tmp_path)]
     assert main(["reproduce", "fig03", *out]) == 2
     assert "runs.sqlite cannot be used: database is locked" in capsys.readouterr().err

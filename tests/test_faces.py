@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import biv
 from biv.cli import main
 from biv.datasets import load_utkface
-from biv.experiments import protocol, runner
+from biv.experiments import protocol, runner, stacks
 from biv.experiments.artefacts import (
     BATCH_SIZES,
     BIV,
@@ -174,7 +174,7 @@ def test_the_noise_has_the_mean_of_the_paper():
 @pytest.mark.usefixtures("generated")
 def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
     """The paper's protocol on faces, written out: loss, order, batches, tests, optimiser."""
-    (result,) = runner.train([RUN])
+    (result,) = stacks.train([RUN])
     member = protocol.MemberFactory()(RUN)
     network = protocol.network(RUN)(member.generators()[0])
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
@@ -200,7 +200,7 @@ def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
     np.testing.assert_allclose(result.test_loss, test_losses, rtol=1e-2)
     gpu = torch.cuda.is_available()
     assert result.provenance["device"] == (torch.cuda.get_device_name() if gpu else "cpu")
-    (again,) = runner.train([RUN])
+    (again,) = stacks.train([RUN])
     assert_same_result(result, again)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from biv.experiments import runner
+from biv.experiments import runner, stacks
 from biv.experiments.artefacts import PRESETS, Grid, gamma
 from biv.experiments.spec import Loss
 from biv.experiments.store import Store
@@ -43,7 +43,7 @@ def test_what_is_missing_is_trained_and_what_fails_is_told(tmp_path):
     again = runner.complete([*good, *bad], store, jobs=1)
     assert (again.stored, again.trained, len(again.failed)) == (3, 0, 1)
     assert runner.complete(good, store) == runner.Plan(3, 0, [])
-    (alone,) = runner.train(good[1:2])
+    (alone,) = stacks.train(good[1:2])
     assert_same_result(store.results(good)[good[1]], alone)
 
 
@@ -52,7 +52,7 @@ def test_killed_twenty_times_it_still_ends_the_same(tmp_path):
     """SIGKILL at random moments: only what is missing is trained again, to the same bits."""
     code = """
 import sys
-from biv.experiments import runner
+from biv.experiments import runner, stacks
 from biv.experiments.store import Store
 from experiments import SMOKE
 if __name__ == "__main__":
@@ -80,5 +80,5 @@ if __name__ == "__main__":
     subprocess.run([sys.executable, script, path], env=environment, check=True)
     found = Store(path).results(runs)
     assert len(found) == len(runs)
-    for outcome in runner.train(runs):
+    for outcome in stacks.train(runs):
         assert_same_result(found[outcome.run], outcome)

@@ -16,6 +16,7 @@ EXAMPLES = """examples:
   biv claims 4 19                                       two of them, shown and not written
   biv claims --list                                     each with its runs and its time here
   biv claims --stored --out results                     from the runs that are in results, no more
+  biv claims --cluster dask://10.0.0.7:8786             on a cluster; so is --cluster ray
   biv claims --dataset bike2011 --preset laptop         on shipped data, in less time
 
 Runs are kept in OUT/runs.sqlite, shared with `biv reproduce`: what is there is not trained again.

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from biv.experiments import protocol, runner
+from biv.experiments import clusters, runner, stacks
 from biv.experiments.artefacts import PRESETS, ROWS, artefacts
+from biv.experiments.processes import Processes
 from biv.experiments.spec import Run
 from biv.experiments.store import Store
+from biv.experiments.workers import Workers
 
 STORE = "runs.sqlite"
 DEFAULT_DATASET, DEFAULT_PRESET = "bike", "paper"
@@ -40,6 +43,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, help="processes (default: one a core; of faces on a GPU, one)"
     )
     parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="train on a cluster instead of this machine: dask://HOST:PORT is a scheduler of Dask; "
+        "ray is RAY_ADDRESS, or the Ray that runs on this machine, or one that is started on it; "
+        "ray:HOST:PORT is one that this machine is a node of. Every worker needs the same biv and "
+        "torch, and data that are not shipped (BIV_DATA_DIR there)",
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("biv-results"), help="folder (default: biv-results)"
     )
     parser.add_argument(
@@ -52,8 +63,14 @@ def check(options: argparse.Namespace) -> None:
     """What argparse cannot judge.
 
     Raises:
-        ValueError: A number is out of range, or the folder is none.
+        ValueError: A number is out of range, the folder is none, or the cluster cannot be one.
     """
+    if options.cluster is not None:
+        clusters.address(options.cluster)
+        if options.jobs is not None:
+            raise ValueError("--jobs are processes of this machine, and --cluster trains elsewhere")
+        if options.stored or options.list:
+            raise ValueError("--cluster is to train on, and --stored and --list train nothing")
     if options.seeds < 1 or (options.jobs is not None and options.jobs < 1):
         raise ValueError("--seeds and --jobs must be at least 1")
     if options.out.exists() and not options.out.is_dir():
@@ -88,23 +105,34 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
         print(f"{stored} of {len(wanted)} runs are stored.")
         failed = [failure for failure in store.failures() if failure.run in wanted]
         return store, runner.Plan(stored, 0, failed)
-    if not path.exists():
-        runner.require_rows(runs)  # what is not on hand leaves no empty store behind
-    store = Store(path)
-    if missing := store.missing(runs):
-        runner.require_rows(missing)
-        jobs = options.jobs or runner.default_jobs(missing)
-        about = in_words(runner.rows_forward(missing) * seconds_a_unit(missing[0]) / jobs)
-        print(
-            f"{len(missing)} runs to train, {len(wanted) - len(missing)} stored already: about "
-            f"{about} in {jobs} processes.",
-            flush=True,
+    missing = Store(path).missing(runs) if path.exists() else list(dict.fromkeys(runs))
+    if not missing:
+        print(f"0 runs trained, {len(wanted)} were stored already.")
+        return Store(path), runner.Plan(len(wanted), 0, [])
+    with closing(_workers(missing, options)) as workers:
+        note = workers.require_rows(missing)  # what is not on hand leaves no empty store behind
+        if options.cluster:
+            about = f"in {workers.count} processes of {options.cluster}"
+        else:
+            pace = seconds_a_unit(missing[0]) / workers.count
+            about = f"about {in_words(runner.rows_forward(missing) * pace)} in "
+            about += f"{workers.count} processes"
+        there = len(wanted) - len(missing)
+        print(f"{len(missing)} runs to train, {there} stored already: {about}.", flush=True)
+        if note:
+            print(note, flush=True)
+        store = Store(path)
+        plan = runner.complete(
+            runs, store, workers=workers, say=lambda line: print(line, flush=True)
         )
-        if told := protocol.left_out(options.dataset, missing[0].pixels):
-            print(told, flush=True)
-    plan = runner.complete(runs, store, jobs=options.jobs, say=lambda line: print(line, flush=True))
     print(f"{plan.trained} runs trained, {plan.stored} were stored already.")
     return store, plan
+
+
+def _workers(missing: Sequence[Run], options: argparse.Namespace) -> Workers:
+    if options.cluster:
+        return clusters.connect(clusters.address(options.cluster))
+    return Processes(options.jobs or runner.default_jobs(missing))
 
 
 def report_failures(plan: runner.Plan) -> int:
@@ -158,7 +186,7 @@ def seconds_a_unit(run: Run) -> float:
     if run.pixels is not None:
         return runner.seconds_an_image(run.pixels)
     sample = artefacts("bike2011", PRESETS["smoke"])["table1"].runs(1)
-    runner.train(sample[:2])  # the data set is read, the library warm
+    stacks.train(sample[:2])  # the data set is read, the library warm
     start = time.perf_counter()
-    runner.train(sample)
+    stacks.train(sample)
     return (time.perf_counter() - start) / runner.rows_forward(sample)

@@ -19,10 +19,14 @@ EXAMPLES = """examples:
   biv reproduce table1 --dataset bike2011 --preset laptop     on shipped data, in a minute
   biv reproduce table1 --dataset utkface --preset laptop --seeds 2 \\
       --panels alpha=1 alpha=.25 --lines GT L2 BIV     a part of the table, on faces: an hour
+  biv reproduce all --cluster dask://10.0.0.7:8786      everything, on the workers of a scheduler
+  biv reproduce all --cluster ray                       everything, on Ray
   biv reproduce --list                                  every artefact, its runs, its time here
 
 Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the
 stacks in flight only. Several commands may share OUT; each trains what was missing when it began.
+A cluster fills the same OUT: what is begun here can be finished there, and the other way round. Its
+workers (dask worker HOST:PORT --nthreads 1; ray start) need the biv, torch and NumPy that are here.
 """
 
 

@@ -1,42 +1,28 @@
-"""Runs that are missing from a store, packed into stacks and sent to processes, one a core."""
+"""Runs that are missing from a store, packed into stacks, sent to workers and written down."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import platform
-import signal
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from datetime import datetime, timezone
-from functools import lru_cache
-from importlib import metadata
+from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from tqdm import tqdm
 
 from biv._progress import progress_bar
-from biv.experiments import protocol
+from biv.experiments.processes import Processes
 from biv.experiments.spec import Run
+from biv.experiments.stacks import Outcome, Trouble, member_steps
 from biv.experiments.store import Failure, Result, Store
+from biv.experiments.workers import Workers
 from biv.models import ResNet18
-from biv.training import Compute, History, Member, Schedule, Stack, Triplets
+from biv.training import Compute, Member, Schedule, Triplets
 from biv.training.loop import Loop
 from biv.training.machine import steady_machine
 
 LARGEST_STACK = 40
-POLL = 0.2  # seconds between two looks at the workers' progress
-
-Outcome = Result | Failure
 
 
 def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
@@ -60,23 +46,6 @@ def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
     return sorted(
         stacks, key=rows_forward, reverse=True
     )  # the longest first, so that all end together
-
-
-def require_rows(runs: Sequence[Run]) -> None:
-    """A data set that is not on hand, or too small for any of these runs, is an error here, once.
-
-    Raises:
-        ValueError: It is too small.
-        FileNotFoundError: It is not there.
-    """
-    for dataset, pixels in {(run.dataset, run.pixels) for run in runs}:
-        rows = len(protocol.source(dataset, pixels).data)
-        needed = min(r.train_rows + r.test_rows for r in runs if r.dataset == dataset)
-        if needed > rows:
-            raise ValueError(
-                f"{dataset} has {rows:,} rows here, and these runs need {needed:,}: choose a "
-                "smaller preset"
-            )
 
 
 def default_jobs(runs: Sequence[Run]) -> int:
@@ -107,99 +76,6 @@ def seconds_an_image(pixels: int, count: int = 16) -> float:
     return (time.perf_counter() - start) / (3 * count)
 
 
-def member_steps(runs: Sequence[Run]) -> int:
-    """How many updates these runs make, all in all."""
-    return sum(run.epochs * (run.train_rows // run.batch_size) for run in runs)
-
-
-def train(
-    runs: Sequence[Run], after_steps: Callable[[int], object] = lambda _: None
-) -> list[Outcome]:
-    """Train runs of one shape in a stack; those that cannot be trained come back as failures.
-
-    Args:
-        runs: Of one shape.
-        after_steps: Called with the number of updates made since the last call.
-    """
-    outcomes: list[Outcome] = []
-    members, good = [], []
-    make = protocol.MemberFactory()
-    start = time.monotonic()
-    for run in runs:
-        try:
-            members.append(make(run))
-            good.append(run)
-        except ValueError as error:
-            outcomes.append(Failure(run, f"{type(error).__name__}: {error}", provenance(start)))
-            after_steps(member_steps([run]))
-    if not good:
-        return outcomes
-    histories = (_one_by_one if good[0].pixels else _stacked)(good, members, after_steps)
-    for run, history in zip(good, histories, strict=True):
-        outcomes.append(Result.of(run, history, provenance(start) | _device(run)))
-    return outcomes
-
-
-def _device(run: Run) -> dict[str, str]:
-    """Of a network for images, which are the ones that a GPU is used for."""
-    if run.pixels is None:
-        return {}
-    return {"device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"}
-
-
-def _stacked(
-    runs: Sequence[Run], members: Sequence[Member], after_steps: Callable[[int], object]
-) -> Sequence[History]:
-    stack = Stack(protocol.network(runs[0]), members, protocol.schedule(runs[0]))
-    while stack.epoch < runs[0].epochs and not stack.all_frozen:
-        stack.run_epoch(lambda: after_steps(len(runs)))
-    return stack.histories()
-
-
-def _one_by_one(
-    runs: Sequence[Run], members: Sequence[Member], after_steps: Callable[[int], object]
-) -> Iterator[History]:
-    """Networks for images; on a GPU, if there is one."""
-    for run, member in zip(runs, members, strict=True):
-        module = protocol.network(run)(member.generators()[0])
-        loop = Loop(module, member, protocol.schedule(run), Compute(device=None))
-        with steady_machine(torch.get_num_threads()):
-            while loop.epoch < run.epochs and not loop.all_frozen:
-                loop.run_epoch(lambda: after_steps(1))
-        yield loop.history()
-
-
-def provenance(start: float) -> dict[str, Any]:
-    """Where and when this is computed, and how long it has taken."""
-    return {
-        "biv": metadata.version("biv"),
-        "commit": _commit(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "threads": torch.get_num_threads(),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "stack_seconds": round(time.monotonic() - start, 1),
-    }
-
-
-@lru_cache(maxsize=1)
-def _commit() -> str | None:
-    """Of the sources, where they are a checkout that git knows; "-dirty" if they were changed."""
-    here = Path(__file__)
-    try:
-        _git(here.parent, "ls-files", "--error-unmatch", here.name)
-        return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=12")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
 class Plan(NamedTuple):
     """What has become of a plan.
 
@@ -219,6 +95,7 @@ def complete(
     store: Store,
     *,
     jobs: int | None = None,
+    workers: Workers | None = None,
     progress: bool = True,
     say: Callable[[str], object] = lambda _: None,
 ) -> Plan:
@@ -227,9 +104,10 @@ def complete(
     Args:
         runs: Any, in any order, repeated or not.
         store: Every stack is written when it is done, by this process alone.
-        jobs: Processes; as many as there are cores by default.
+        jobs: Processes of this machine; as many as there are cores by default.
+        workers: Others to train instead; they are closed at the end.
         progress: Whether to show one bar over the whole plan, on a terminal.
-        say: Called with a line for every finished stack.
+        say: Called with a line for every finished stack, and the traceback of one that raised.
 
     Raises:
         ValueError: A data set is not on hand, or the store cannot be written to.
@@ -240,22 +118,67 @@ def complete(
     if not missing:
         return Plan(len(wanted), 0, [])
     store.add([])  # a store that cannot be written to is an error here, not after the training
-    require_rows(missing)
-    workers = jobs or default_jobs(missing)
-    stacks = pack(missing, workers)
     failed: list[Failure] = []
-    with progress_bar(member_steps(missing), f"{len(missing)} runs", enabled=progress) as bar:
-        for number, (stack, outcomes) in enumerate(_outcomes(stacks, workers, bar), start=1):
+    total = member_steps(missing)
+    with (
+        closing(workers or Processes(jobs or default_jobs(missing))) as at_work,
+        progress_bar(total, f"{len(missing)} runs", enabled=progress) as bar,
+    ):
+        at_work.require_rows(missing)
+
+        def moved(steps: int) -> None:  # steps of a second attempt do not count
+            bar.update(min(steps, total) - bar.n)
+
+        for line, outcomes in _finished(pack(missing, at_work.count), at_work, moved):
             store.add(outcomes)
             failed += [outcome for outcome in outcomes if isinstance(outcome, Failure)]
             bar.clear()
-            say(f"stack {number} of {len(stacks)}: {_described(stack, outcomes)}")
+            say(line)
     return Plan(len(wanted) - len(missing), len(missing) - len(failed), failed)
+
+
+def _finished(
+    stacks: Sequence[Sequence[Run]], workers: Workers, moved: Callable[[int], object]
+) -> Iterator[tuple[str, Sequence[Outcome]]]:
+    """Every stack as it is done: a line about it, and what to store.
+
+    One that raises is tried once more, its runs one by one, so that a bad one fails alone.
+    """
+    tried: set[Run] = set()
+    total = len(stacks)
+    for stack in stacks:
+        workers.submit(stack)
+    for number, (stack, report) in enumerate(workers.finished(moved), start=1):
+        outcomes: Sequence[Outcome] = []
+        if not isinstance(report, Trouble):
+            outcomes, words = report, _described(stack, report)
+        elif report.again and tried.isdisjoint(stack):
+            tried.update(stack)
+            total += len(stack)
+            for run in stack:
+                workers.submit([run])
+            words = f"{_counted(stack)} failed and will be tried again{_told(report)}"
+        else:
+            outcomes = [_failure(run, report) for run in stack]
+            words = f"{_described(stack, outcomes)}{_told(report)}"
+        yield f"stack {number} of {total}: {words}", outcomes
+
+
+def _failure(run: Run, trouble: Trouble) -> Failure:
+    return Failure(run, trouble.error, trouble.provenance | {"traceback": trouble.traceback})
+
+
+def _told(trouble: Trouble) -> str:
+    return f" ({trouble.worker}):\n{trouble.traceback or trouble.error}".rstrip()
+
+
+def _counted(stack: Sequence[Run]) -> str:
+    return f"{len(stack)} run{'s' if len(stack) > 1 else ''} of {stack[0].dataset}"
 
 
 def _described(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-    words = [f"{len(stack)} runs of {stack[0].dataset}"]
+    words = [_counted(stack)]
     if results:
         words.append(f"{results[0].provenance['stack_seconds']:.0f} s")
     if diverged := sum(result.diverged for result in results):
@@ -263,84 +186,3 @@ def _described(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
     if len(results) < len(stack):
         words.append(f"{len(stack) - len(results)} failed")
     return ", ".join(words)
-
-
-def _outcomes(
-    stacks: Sequence[Sequence[Run]], workers: int, bar: tqdm[Any]
-) -> Iterator[tuple[Sequence[Run], list[Outcome]]]:
-    """Every stack with its outcomes, as they are done."""
-    context = multiprocessing.get_context("spawn")
-    steps, stop = context.Value("q", 0), context.Event()
-    pool = ProcessPoolExecutor(
-        min(workers, len(stacks)), context, initializer=_begin, initargs=(steps, stop, os.getpid())
-    )
-    with pool:
-        with _deaf():
-            waiting: dict[Future[list[Outcome]], Sequence[Run]] = {
-                pool.submit(_work_on, stack): stack for stack in stacks
-            }
-        try:
-            while waiting:
-                done, _ = wait(waiting, timeout=POLL, return_when=FIRST_COMPLETED)
-                bar.update(steps.value - bar.n)
-                for future in done:
-                    yield waiting.pop(future), future.result()
-        except BrokenProcessPool as error:
-            raise RuntimeError(
-                "a worker process was ended from outside, by a lack of memory perhaps; what was "
-                "done before is stored: start again to go on"
-            ) from error
-        finally:
-            stop.set()  # when all is done, or when interrupted: within a step
-            pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """What is started meanwhile does not hear Ctrl-C, from its first moment on: it is for us."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-# Of this worker process: the counter that all share, and the event that ends them all.
-_steps: Any = None
-_stop: Any = None
-
-
-def _begin(steps: Any, stop: Any, parent: int) -> None:
-    """Set up a worker: one thread, and an end when its parent says so or is no more."""
-    global _steps, _stop
-    _steps, _stop = steps, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it is not inherited, as from a thread
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def _work_on(runs: Sequence[Run]) -> list[Outcome]:
-    """Train a stack; should it fail as a whole, its runs one by one, so that one fails alone."""
-    try:
-        return train(runs, _count)
-    except Exception as error:
-        if len(runs) == 1:
-            told = f"{type(error).__name__}: {error}"
-            return [Failure(runs[0], told, provenance(time.monotonic()))]
-        return [outcome for run in runs for outcome in _work_on([run])]
-
-
-def _count(steps: int) -> None:
-    if _stop.is_set():
-        os._exit(1)
-    with _steps.get_lock():
-        _steps.value += steps
