@@ -280,6 +280,38 @@ def test_categories_dates_and_gaps(tmp_path):
     )
 
 
+def test_what_is_left_out_is_told(tmp_path, capsys):
+    columns = labelled(900)
+    columns["y"][::9], columns["v"][1] = np.nan, np.nan
+    columns["name"] = [f"row {k}" for k in range(900)]
+    write(tmp_path / "t" / "a.parquet", columns)
+    options = [
+        "--target",
+        "y",
+        "--target-var",
+        "v",
+        "--unknown-variance",
+        "median",
+        "--max-epochs",
+        "1",
+    ]
+    out = ["--stream", "--out", str(tmp_path / "m")]
+    assert cli.main(["train", str(tmp_path / "t"), *options, *out]) == 0
+    told = capsys.readouterr()
+    assert "900 rows in 5 row groups; 3 columns to learn from." in told.out
+    assert "R² to the true labels" in told.out
+    for said in (
+        "100 rows have no 'y' and were left out",
+        "the variance of 1 labels is unknown, and was taken to be ",
+        "column 'name' was left out: 900 different texts in 900 rows, as identifiers have",
+    ):
+        assert f"biv: note: {said}" in told.err
+    assert ModelFolder.read(tmp_path / "m").about["rows"] == 800
+    clean = ["--stream", "--out", str(tmp_path / "n"), "--ignore", "v", "name", "--max-epochs", "1"]
+    assert cli.main(["train", str(tmp_path / "t"), "--target", "y", *clean]) == 0
+    assert "no error bars were given: all labels count alike" in capsys.readouterr().err
+
+
 def refused(table, tmp_path, capsys, *options):
     code = cli.main(
         ["train", str(table), "--target", "y", "--stream", "--out", str(tmp_path / "m"), *options]

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -132,13 +132,13 @@ def note(text: str) -> None:
     print(f"biv: note: {text}", file=sys.stderr, flush=True)
 
 
-def note_no_error_bars(table: LabelledTable) -> None:
+def note_no_error_bars(target: Target, learned_from: Iterable[str]) -> None:
     """That all labels count alike, and which column may have been meant."""
-    target = table.target.name.casefold()
+    label = target.name.casefold()
     near = [
         name
-        for name in table.schema.names
-        if ERROR_BAR.search(name.casefold().replace(target, "", 1)) and target in name.casefold()
+        for name in learned_from
+        if ERROR_BAR.search(name.casefold().replace(label, "", 1)) and label in name.casefold()
     ]
     if near:
         note(f"column {near[0]!r} is learned from: is it the error bar (--target-std)?")

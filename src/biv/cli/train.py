@@ -118,7 +118,7 @@ def call(options: argparse.Namespace) -> int:
     if not options.json:
         print(f"{owndata.described(table)}.", flush=True)
     if table.variance is None:
-        owndata.note_no_error_bars(table)
+        owndata.note_no_error_bars(table.target, table.schema.names)
     with owndata.noted_warnings():
         folder = ModelFolder.train(options.out, table, settings, force=options.force)
     about = folder.about
@@ -191,6 +191,8 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
             say=say,
         )
     if folder is not None:
+        if not folder.target.error_bars:
+            owndata.note_no_error_bars(folder.target, folder.schema.names)
         about = {"model": str(options.out), **folder.about}
         owndata.show(options, about, f"{_text(folder.about)}\n{options.out}")
     return 0

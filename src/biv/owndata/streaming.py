@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from biv import metrics, modules
+from biv._progress import progress_bar
 from biv.datasets import Target
 from biv.datasets.columns import Guess, Schema, looked_at
 from biv.datasets.rowgroups import RowGroups, deal
@@ -42,6 +43,7 @@ SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have 
 PILOT_ROWS = 8_192  # that the embedding is chosen on
 FEWEST_PILOT_ROWS = 64
 FIRST_EPSILON = 0.05
+MOST_LOSSES = 10_000  # that are kept of a training
 TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
 
 
@@ -122,17 +124,22 @@ def train_streamed(
     start, folder = time.perf_counter(), Path(folder)
     told = say if ranks.is_first else (lambda _: None)
     table = ranks.together(lambda: RowGroups(Files(paths)))
-    _require_same(ranks, table)
+    ranks.together(lambda: _require_same(ranks, table))
     shards = settings.shards or _shards(ranks.size, len(table))
     dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
     mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
     groups = sorted(group for shard in mine for group in dealt[shard])
     schema = _schema(ranks, table, target, groups, features, ignore, categories)
     reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
-    told(f"{table.rows:,} rows in {len(table)} row groups of {len(table.files.paths)} files")
-    surveys = _surveys(ranks, reader, groups)
+    told(
+        f"{table.rows:,} rows in {len(table)} row groups; {len(schema.columns)} columns to learn "
+        "from."
+    )
+    surveys = _surveys(ranks, reader, groups, progress=progress)
     survey = Survey.whole([surveys[group] for group in range(len(table))])
     ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target))
+    if ranks.is_first:
+        _tell_of_gaps(schema, survey, target)
     held_out = Rows.joined(survey.held_out)
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings, shards))
     ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
@@ -191,7 +198,7 @@ def train_streamed(
     }
     model = _regressor(training, encoding, recipe, survey, held_out, settings)
     result = summary(model, held_out.y, held_out.variance, held_out.weight)
-    result["train_loss"] = plain(training.losses)
+    result |= _thinned(training.losses)
     about |= {
         "result": result,
         "seconds": time.perf_counter() - start,
@@ -252,9 +259,44 @@ def _schema(
     return schema
 
 
-def _surveys(ranks: Ranks, reader: Reader, groups: Sequence[int]) -> dict[int, Survey]:
-    own = ranks.together(lambda: {group: Survey.of(reader, group) for group in groups})
+def _surveys(
+    ranks: Ranks, reader: Reader, groups: Sequence[int], *, progress: bool
+) -> dict[int, Survey]:
+    """Of every row group; each process looks at its own."""
+    shown = progress and ranks.is_first
+
+    def look() -> dict[int, Survey]:
+        found = {}
+        with progress_bar(len(groups), "reading", enabled=shown, unit="row group") as bar:
+            for group in groups:
+                found[group] = Survey.of(reader, group)
+                bar.update()
+        return found
+
+    own = ranks.together(look)
     return {group: survey for part in ranks.gather(own) for group, survey in part.items()}
+
+
+def _tell_of_gaps(schema: Schema, survey: Survey, target: Target) -> None:
+    if survey.unlabelled:
+        warnings.warn(
+            f"{survey.unlabelled:,} rows have no {target.name!r} and were left out", stacklevel=3
+        )
+    if survey.unknown:
+        warnings.warn(
+            f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
+            f"{survey.labels.median_variance:.4g}",
+            stacklevel=3,
+        )
+    for name, reason in schema.ignored.items():
+        warnings.warn(f"column {name!r} was left out: {reason}", stacklevel=3)
+
+
+def _thinned(losses: Sequence[float]) -> dict[str, Any]:
+    """The loss of every step, or the mean of so many steps that there are not too many numbers."""
+    every = -(-len(losses) // MOST_LOSSES)
+    means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
+    return {"train_loss": plain(means), "train_loss_steps": every}
 
 
 def _require_learnable(
@@ -296,7 +338,8 @@ def _digest(
     table: RowGroups, schema: Schema, target: Target, settings: StreamSettings, shards: int
 ) -> str:
     """What decides a training, in short."""
-    files = [(p.name, p.stat().st_size) for p in table.files.paths]
+    states = [(p.name, p.stat()) for p in table.files.paths]
+    files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
     own = asdict(settings) | {"shards": shards}
     text = json.dumps([files, groups, schema.told(), asdict(target), plain(own)], sort_keys=True)
