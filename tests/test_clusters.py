@@ -467,6 +467,9 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.mark.slow
 def test_on_ray_a_stack_whose_worker_died_is_given_to_another(tmp_path):
+    # For 127.0.0.1 Ray takes the address that others can reach. Two of its servers listen on every
+    # address whatever one says: hence a token that nobody else has.
+    loopback = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
     script = tmp_path / "sweep.py"
     script.write_text(RAY)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # paths of sockets are to be short
@@ -474,10 +477,10 @@ def test_on_ray_a_stack_whose_worker_died_is_given_to_another(tmp_path):
         (tmp_path / "token").write_text(os.urandom(16).hex())
         settings |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            place = f"127.0.0.1:{free.getsockname()[1]}"
+            free.bind((loopback, 0))
+            place = f"{loopback}:{free.getsockname()[1]}"
         command = ("-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus", "2")
-        command += ("--node-ip-address", "127.0.0.1", "--port", place.partition(":")[2])
+        command += ("--node-ip-address", loopback, "--port", place.partition(":")[2])
         command += ("--include-dashboard", "false", "--temp-dir", folder)
         command += ("--object-store-memory", "100000000")
         with started(*command, **settings):
