@@ -196,14 +196,16 @@ def test_on_dask_what_fails_fails_alone_and_what_is_interrupted_ends_here(tmp_pa
         runner.complete(more[:6], store, jobs=1)
         assert not store.missing(more[:6])
         assert before.items() <= provenance(store, more).items()
-        # A run that ends its worker is given up, and the other worker goes on. It is the last, or
-        # Dask would suspect those that wait for the same worker.
+        # A run that ends its worker is given up, and the other worker goes on. There are as many
+        # stacks as workers: Dask suspects those too that wait for a worker when it dies.
         deadly = replace(RUN, seed=30)
         monkeypatch.setattr(clusters, "work", ending_at(deadly))
+        monkeypatch.setattr(runner, "LARGEST_STACK", 1)
         workers = connected(cluster)
         workers.count = 1
-        monkeypatch.setattr(runner, "LARGEST_STACK", 1)
-        plan = runner.complete([deadly, *more[6:]], store, workers=workers, say=lines.append)
+        plan = runner.complete([deadly, more[6]], store, workers=workers, say=lines.append)
+        assert not store.missing(more[6:7])
+        runner.complete(more, store, workers=connected(cluster, workers=1))
     ((run, error, told),) = ((f.run, f.error, f.provenance["traceback"]) for f in plan.failed)
     assert run == deadly
     assert error.startswith("KilledWorker: all that were given this stack died")
