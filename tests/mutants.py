@@ -840,6 +840,11 @@ MUTANTS = [
         ("if threads <= self.count:", "if True:"),
     ),
     *of(
+        "experiments/ray_workers.py",
+        f"{CLUSTERS}::test_on_ray_a_stack_whose_worker_died_is_given_to_another",
+        ("RETRIES = 3", "RETRIES = 0"),
+    ),
+    *of(
         "experiments/summary.py",
         "test_report.py",
         ("std(axis=0, ddof=1)", "std(axis=0)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.util
+import platform
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -233,7 +234,10 @@ def work(runs: Sequence[Run], here: Versions) -> Report:
         OtherVersionError: The worker has others.
     """
     if versions() != here:
-        raise OtherVersionError(f"a worker must have {here}; one that came later has {versions()}")
+        raise OtherVersionError(
+            f"a worker must have {here}; one that came later, on {platform.node()}, has "
+            f"{versions()}; what was done before is stored"
+        )
     with _at_work, _one_thread():
         return stacks.attempt(runs)
 

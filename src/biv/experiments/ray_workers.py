@@ -104,7 +104,7 @@ class RayWorkers:
                 raise error.cause from None
             return self._trouble(f"{type(error.cause).__name__}: {error.cause}", error, again=True)
         except ray.exceptions.RayError as error:
-            told = f"{type(error).__name__}: all that were given this stack died"
+            told = f"{type(error).__name__}: those that were given this stack are gone"
             return self._trouble(told, error, again=False)
 
     def _trouble(self, told: str, error: Exception, again: bool) -> Trouble:
