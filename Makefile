@@ -53,7 +53,7 @@ bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: half an
 bench-table: $(STAMP) ## a million rows through the command: time and memory, ten minutes
 	$(BIN)/python benchmarks/table.py --out build/bench/table.md
 
-bench-scale: $(STAMP) ## ten million rows, streamed and by two processes: quarter of an hour, 1.3 GB
+bench-scale: $(STAMP) ## ten million rows, streamed and by two processes: ten minutes, 1.3 GB
 	$(BIN)/python benchmarks/scale.py --out build/bench/scale.md
 
 clean: ## remove what make has made

@@ -36,6 +36,36 @@ def run(script, tmp_path):
     )  # fmt: skip
 
 
+def test_what_it_costs_is_what_was_measured():
+    found = (Path(__file__).parent.parent / "benchmarks/results/scale.md").read_text("utf-8")
+    rows = {}
+    for line in found.splitlines():
+        if line.startswith("|"):
+            _, what, ratio, *_ = (cell.strip() for cell in line.split("|"))
+            rows[what] = ratio.split(" ")[0]
+    said = [
+        line.split("|")[2].split()[0] for line in PAGE.splitlines() if re.match(r"\| (rows|a step|mem)", line)
+    ]
+    assert said == [rows[what] for what in rows if what.startswith(("rows", "a step", "memory"))]
+    (rate,) = re.findall(r"learned from ([\d,]+) rows a second", found)
+    assert f"r was {rate} rows a second" in PAGE
+
+
+def test_what_is_predicted_follows_from_its_equation():
+    numbers = {
+        name: [float(cell.split()[0]) for cell in line.split("|")[2:-1]]
+        for line in PAGE.splitlines()
+        for name in ("processes", "exchange", "million")
+        if line.startswith(f"| {name}") and "measured" not in line
+    }
+    n, rate, parameters, bandwidth, latency = 8192, 142_650, 17_409, 1.25e9, 30e-6
+    for count, exchange, million in zip(*numbers.values(), strict=True):
+        seconds = 2 * (count - 1) / count * 4 * parameters / bandwidth + 2 * (count - 1) * latency
+        assert exchange == pytest.approx(1e3 * seconds, rel=0.05, abs=0.08)
+        whole = n / rate * 7 / 6 + seconds
+        assert million == pytest.approx(count * n / whole / 1e6, rel=0.02)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_gradients_are_those_of_the_one_big_batch(name, tmp_path):

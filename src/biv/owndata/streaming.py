@@ -395,7 +395,7 @@ def _losses(
     settings: StreamSettings, survey: Survey, encoding: Encoding, ranks: Ranks, *, noisy: bool
 ) -> Callable[[float], VarianceLoss]:
     """By ε, in units of the label variance."""
-    group = ranks.group
+    group = ranks.aside
     if settings.loss == "l2" or not noisy:
         return lambda _: modules.L2Loss(process_group=group)
     if settings.loss == "iv":

@@ -31,11 +31,13 @@ class Ranks:
         rank: Of this one, from 0 on.
         size: How many there are.
         group: Of torch's; None for a process by itself.
+        aside: The same processes once more, for what they exchange while `group` is busy.
     """
 
     rank: int = 0
     size: int = 1
     group: ProcessGroup | None = None
+    aside: ProcessGroup | None = None
 
     @classmethod
     @contextmanager
@@ -57,9 +59,15 @@ class Ranks:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         try:
-            yield cls(dist.get_rank(), dist.get_world_size(), dist.group.WORLD)
+            yield cls.of_world()
         finally:
             dist.destroy_process_group()
+
+    @classmethod
+    def of_world(cls) -> Ranks:
+        """Of the processes of torch's default group; all of them call this."""
+        world = dist.group.WORLD
+        return cls(dist.get_rank(), dist.get_world_size(), world, dist.new_group())
 
     @property
     def is_first(self) -> bool:

@@ -6,9 +6,10 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from biv.training.crossfit import CHUNK, Choice, DivergedError
 from biv.training.data import Schedule
 from biv.training.loop import Average, all_finite
 from biv.training.ranks import Ranks
+
+T = TypeVar("T")
 
 PULSE = 64  # steps between two looks at what all ranks must agree on
 
@@ -86,7 +89,7 @@ class StreamedTraining:
 
     Attributes:
         model: Initialised alike on all ranks.
-        loss: Makes the loss from an ε, in units of the label variance; of `ranks`' group.
+        loss: Makes the loss from an ε, in units of the label variance; over `ranks.aside`.
         stream: This rank's rows.
         judge: Of the rows that nobody learns from.
         schedule: Epochs, optimiser and averaging; batches are those of `stream`.
@@ -121,7 +124,9 @@ class StreamedTraining:
         self.epsilons = [self.epsilon]
         self._pending: list[Tensor] = []
         self._network: nn.Module = self.model
+        self._thread: ThreadPoolExecutor | None = None
         if self.ranks.group is not None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="biv-normaliser")
             self._network = DistributedDataParallel(self.model, process_group=self.ranks.group)
 
     @property
@@ -186,14 +191,25 @@ class StreamedTraining:
             for column in tuple(batch)
         )
         assert y is not None
+        targets, variances, importances = [y], [variance], [weight]
+        # Ranks agree on the normaliser while they predict: otherwise each would wait for the
+        # slowest twice in every step, here and where gradients are exchanged.
+        window = self._aside(
+            lambda: loss.window(targets, variances, sample_weights=importances)
+        )
         self._network.train()
         self._optimizer.zero_grad()
-        value = loss(self._network(x), y, variance, sample_weight=weight)
-        value.backward()
+        predicted = self._network(x)
+        value = window()(predicted, y, variance, sample_weight=weight)
+        value.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self.step += 1
         self.average.follow(self.step)
         self._pending.append(value.detach())
+
+    def _aside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin what waits for other ranks; calling what is returned waits for its end."""
+        return work if self._thread is None else self._thread.submit(work).result
 
     def _agree(self, due: bool) -> bool:
         """Exchange the losses since the last time; whether the first rank finds a save is due."""
