@@ -90,7 +90,9 @@ def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
     )
     assert "| α=0.25 | C=μ/20 |" in run.stdout
     assert run.stderr == ""  # no progress bar where nobody is watching
-    *_, paths = run.stdout.strip().splitlines()
+    *_, paths, page = run.stdout.strip().splitlines()
+    assert Path(page).name == "report-bike2011-smoke.html"
+    assert (tmp_path / page).is_file()
     assert {Path(path).name for path in paths.split()} == {
         f"table1-bike2011-smoke.{kind}" for kind in ("svg", "png", "csv", "tex", "md")
     }

@@ -24,6 +24,7 @@ from tables import frame
 
 SMALL = ["--members", "4", "--max-epochs", "5"]
 COLUMNS = ["--target", "y", "--target-std", "s"]
+WHOLE = {"model.safetensors", "about.json", "evidence.json", "report.html"}  # a finished folder
 
 
 def data(path, rows=150, seed=0):
@@ -94,7 +95,7 @@ def test_a_model_folder_is_the_estimator_fitted_on_the_table(model):
     np.testing.assert_array_equal(folder.predict(part), (mean, std))
     assert folder.about["result"]["epsilon"] == pytest.approx(fitted.epsilon_)
     assert folder.about["rows"] == 150
-    assert {path.name for path in model.iterdir()} == {"model.safetensors", "about.json"}
+    assert {path.name for path in model.iterdir()} == WHOLE
     assert folder.about["peak_memory_bytes"] > 1e7
 
 
@@ -212,7 +213,7 @@ def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsy
         assert run("train", *options, "--out", "m") == 0
     assert "going on with the training begun in m" in capsys.readouterr().err
     assert epochs == [15, 16, 17, 18, 19]
-    assert {p.name for p in Path("m").iterdir()} == {"model.safetensors", "about.json"}
+    assert {p.name for p in Path("m").iterdir()} == WHOLE
     one, two = (biv.BIVRegressor.load(Path(m) / "model.safetensors") for m in ("m", "straight"))
     assert np.array_equal(one.out_of_fold_, two.out_of_fold_)
 
@@ -507,10 +508,17 @@ def test_parquet_files_whose_types_differ_a_little(model, here, capsys):
 def test_what_a_kill_leaves_behind_is_no_obstacle(here, capsys):
     path = data(here / "data.csv")
     Path("m").mkdir()
-    for name in (".unfinished-0123.pt.x7", ".model.safetensors.abc", ".about.json.q"):
+    for name in (
+        ".unfinished-0123.pt.x7",
+        ".model.safetensors.abc",
+        ".about.json.q",
+        ".evidence.json.r",
+        ".comparison.json.s",
+        ".report.html.t",
+    ):
         (Path("m") / name).write_text("half")
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 0
-    assert {p.name for p in Path("m").iterdir()} == {"model.safetensors", "about.json"}
+    assert {p.name for p in Path("m").iterdir()} == WHOLE
     capsys.readouterr()
 
 

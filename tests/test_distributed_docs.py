@@ -44,7 +44,9 @@ def test_what_it_costs_is_what_was_measured():
             _, what, ratio, *_ = (cell.strip() for cell in line.split("|"))
             rows[what] = ratio.split(" ")[0]
     said = [
-        line.split("|")[2].split()[0] for line in PAGE.splitlines() if re.match(r"\| (rows|a step|mem)", line)
+        line.split("|")[2].split()[0]
+        for line in PAGE.splitlines()
+        if re.match(r"\| (rows|a step|mem)", line)
     ]
     assert said == [rows[what] for what in rows if what.startswith(("rows", "a step", "memory"))]
     (rate,) = re.findall(r"learned from ([\d,]+) rows a second", found)

@@ -169,7 +169,7 @@ def test_a_method_has_one_colour_in_all_figures():
     seen = {}
     for artefact in artefacts("bike", PRESETS["paper"]).values():
         for panel in artefact.panels:
-            colours = figures._colours(panel)
+            colours = figures.colours(panel)
             assert len({str(colour) for colour in colours}) == len(colours)  # told apart
             for line, colour in zip(panel.lines, colours, strict=True):
                 if artefact.name not in ("fig01", "fig14", "fig15"):  # one method, varied otherwise
@@ -177,7 +177,7 @@ def test_a_method_has_one_colour_in_all_figures():
                     assert seen.setdefault(method, colour) == colour
     assert len(set(map(str, seen.values()))) == len(seen) == 23
     for name, position in (("fig14", -1), ("fig15", 0)):  # the setting of the table among others
-        assert figures._colours(SMOKE[name].panels[0])[position] == figures.METHOD_COLOURS[BIV]
+        assert figures.colours(SMOKE[name].panels[0])[position] == figures.METHOD_COLOURS[BIV]
 
 
 def test_the_numbers_of_a_figure_are_a_row_a_line():

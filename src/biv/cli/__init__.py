@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from biv.cli import claims, compare, inspect, predict, reproduce, train
+from biv.cli import claims, compare, inspect, predict, report, reproduce, train
 from biv.training.crossfit import DivergedError
 
 EXAMPLES = """examples:
@@ -16,6 +17,7 @@ EXAMPLES = """examples:
   biv compare data.csv --target y --target-std y_err    whether to use them, and with what
   biv train data.csv --target y --target-std y_err      a model, in the folder biv-model
   biv predict biv-model new.csv                         predictions.csv
+  biv report biv-model                                  a page about it, report.html
   biv reproduce table1                                  the paper's table, ours beside the paper's
   biv reproduce --list                                  what there is, and its time here
   biv claims                                            the paper's claims, put to the test
@@ -33,9 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"biv {metadata.version('biv')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (inspect, compare, train, predict, reproduce, claims):
+    for command in (inspect, compare, train, predict, report, reproduce, claims):
         command.add_to(commands)
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else [str(argument) for argument in arguments]
+    options = parser.parse_args(given)
+    options.command = shlex.join(["biv", *given])
     try:
         code = int(options.call(options))
         sys.stdout.flush()

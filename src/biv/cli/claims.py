@@ -74,4 +74,5 @@ def call(options: argparse.Namespace) -> int:
         path = options.out / f"{experiments.stem('claims', options)}.{suffix}"
         path.write_text(content, encoding="utf-8")
         print(path)
+    experiments.write_report(store, options)
     return experiments.report_failures(plan)

@@ -19,7 +19,8 @@ Compared by cross-validation, on the same folds: networks with L2 (all labels al
 Cutoff (labels below a σ² chosen by validation), BIV (1/(σ²+ε)), and BIV with the same variances on
 the wrong rows, which shows whether they know which labels are good; linear weighted least squares;
 gradient boosting with and without weights (scikit-learn's, and LightGBM if it is installed). Errors
-are to the true labels, with the noise of the labels taken out.
+are to the true labels, with the noise of the labels taken out. A page with charts is written beside
+the text: biv-compare.html. `biv train --comparison comparison.json` puts the result into its own.
 """
 
 
@@ -49,13 +50,16 @@ def add_to(commands: Any) -> None:
         "error bars, but not of one end of the labels where σ² goes with the label",
     )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
-    owndata.add_usual(parser, writes=False)
+    owndata.add_report(parser, "biv-compare.html, or the next free name")
+    owndata.add_usual(parser)
 
 
 def call(options: argparse.Namespace) -> int:
     """Read, cross-validate, recommend."""
     if options.folds < 2 or options.rows < 0 or (options.jobs is not None and options.jobs < 1):
         raise ValueError("--folds must be at least 2, --rows 0 or more, and --jobs at least 1")
+    default = owndata.free_path("biv-compare", ".html", force=options.force)
+    page = owndata.report_path(options, default)
     table = owndata.read(options)
     from biv.owndata import compare
     from biv.owndata.methods import methods
@@ -75,5 +79,12 @@ def call(options: argparse.Namespace) -> int:
             jobs=options.jobs or os.cpu_count() or 1,
             after_task=bar.update,
         )
-    owndata.show(options, found.told(), report.text(found))
+    told, text = found.told(), report.text(found)
+    if page is not None:
+        from biv.report import ownpage
+
+        assert found.evidence is not None
+        ownpage.of_comparison(found.evidence, told, options.command).write(page)
+        text += f"\n\n{page}"
+    owndata.show(options, told | {"report": None if page is None else str(page)}, text)
     return 0

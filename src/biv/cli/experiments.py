@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -15,6 +16,7 @@ from biv.experiments.processes import Processes
 from biv.experiments.spec import Run
 from biv.experiments.store import Store
 from biv.experiments.workers import Workers
+from biv.report.page import has_plotly
 
 STORE = "runs.sqlite"
 DEFAULT_DATASET, DEFAULT_PRESET = "bike", "paper"
@@ -57,6 +59,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--stored", action="store_true", help="train nothing: what is stored must do"
     )
     parser.add_argument("--list", action="store_true", help="show what there is and train nothing")
+    parser.add_argument(
+        "--no-report", action="store_true", help="write no report.html (`biv report` makes it)"
+    )
 
 
 def check(options: argparse.Namespace) -> None:
@@ -133,6 +138,20 @@ def _workers(missing: Sequence[Run], options: argparse.Namespace) -> Workers:
     if options.cluster:
         return clusters.connect(clusters.address(options.cluster))
     return Processes(options.jobs or runner.default_jobs(missing))
+
+
+def write_report(store: Store, options: argparse.Namespace) -> None:
+    """The page about all that the store has of these data at this preset, beside it."""
+    if options.no_report:
+        return
+    if not has_plotly():
+        print("No report: it needs plotly (pip install plotly).")
+        return
+    from biv.report import paperpage
+
+    chosen = paperpage.Chosen(options.dataset, options.preset, options.seeds)
+    page = paperpage.page(store, chosen, shlex.quote(str(options.out)))
+    print(page.write(options.out / f"{stem('report', options)}.html"), flush=True)
 
 
 def report_failures(plan: runner.Plan) -> int:

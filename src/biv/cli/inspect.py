@@ -20,7 +20,7 @@ How large σ² is beside the variance of the labels, how many labels really coun
 buys, which rows to look at, and the ε that suits. For the last, a small ensemble is fitted on
 20,000 rows at most: some seconds.
 """
-PICTURE = "biv-inspect{}.png"
+PICTURE = "biv-inspect"
 
 
 def add_to(commands: Any) -> None:
@@ -65,13 +65,7 @@ def _picture_path(options: argparse.Namespace) -> Path:
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("the picture needs matplotlib: pip install matplotlib, or --no-picture")
     if options.picture is None:
-        names = (PICTURE.format(f"-{k}" if k > 1 else "") for k in range(1, 1_000_000))
-        return next(Path(name) for name in names if options.force or not Path(name).exists())
-    path = Path(options.picture)
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"--picture must end in .png, .svg or .pdf; found {path}")
-    if path.exists() and not options.force:
-        raise ValueError(f"{path} is there already: --force replaces it")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path.parent} is not a folder")
-    return path
+        return owndata.free_path(PICTURE, ".png", force=options.force)
+    return owndata.checked_path(
+        Path(options.picture), "--picture", (".png", ".svg", ".pdf"), options.force
+    )

@@ -8,13 +8,14 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from biv._progress import progress_bar
 from biv.datasets import LabelledTable, Target
+from biv.report.page import has_plotly, require_plotly
 
 ERROR_BAR = re.compile(r"err|std|sigma|unc|var|^[_ ]?se$|^d$|σ")
 NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")
@@ -68,6 +69,54 @@ def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True, writes: boo
     parser.add_argument("--json", action="store_true", help="print JSON, for machines, and no text")
     if writes:
         parser.add_argument("--force", action="store_true", help="replace what is there already")
+
+
+def add_report(parser: argparse.ArgumentParser, where: str) -> None:
+    """Whether and where to write the page about it."""
+    report = parser.add_mutually_exclusive_group()
+    report.add_argument(
+        "--report", type=Path, metavar="HTML", help=f"where to write it (default: {where})"
+    )
+    report.add_argument("--no-report", action="store_true", help="write no report")
+
+
+def report_path(options: argparse.Namespace, default: Path) -> Path | None:
+    """Where to, if a report is wanted and can be made.
+
+    Raises:
+        ValueError: It cannot be written there.
+    """
+    if options.no_report:
+        return None
+    if not has_plotly():
+        if options.report is not None:
+            require_plotly()
+        note("no report: it needs plotly (pip install plotly)")
+        return None
+    if options.report is None:
+        return default
+    return checked_path(Path(options.report), "--report", (".html", ".htm"), options.force)
+
+
+def checked_path(path: Path, option: str, suffixes: Sequence[str], force: bool) -> Path:
+    """A file that can be written, before the work and not after it.
+
+    Raises:
+        ValueError: It is there already, or cannot be.
+    """
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{option} must end in {' or '.join(suffixes)}; found {path}")
+    if path.exists() and not force:
+        raise ValueError(f"{path} is there already: --force replaces it")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is not a folder")
+    return path
+
+
+def free_path(stem: str, suffix: str, *, force: bool) -> Path:
+    """The first of stem, stem-2, stem-3, ... that is not there."""
+    names = (f"{stem}{f'-{k}' if k > 1 else ''}{suffix}" for k in range(1, 1_000_000))
+    return next(Path(name) for name in names if force or not Path(name).exists())
 
 
 def require_libraries() -> None:

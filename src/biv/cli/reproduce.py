@@ -23,6 +23,8 @@ EXAMPLES = """examples:
   biv reproduce all --cluster ray                       everything, on Ray
   biv reproduce --list                                  every artefact, its runs, its time here
 
+All that is there is on one page too, OUT/report.html, to be opened in a browser.
+
 Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the
 stacks in flight only. Several commands may share OUT; each trains what was missing when it began.
 A cluster fills the same OUT: what is begun here can be finished there, and the other way round. Its
@@ -76,6 +78,7 @@ def call(options: argparse.Namespace) -> int:
     store, plan = experiments.train_missing(runs, options)
     for artefact in chosen:
         write(artefact, store, options)
+    experiments.write_report(store, options)
     return experiments.report_failures(plan)
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from biv import _checks
 from biv.cli import experiments, owndata
 from biv.cli.parsing import add_command
 from biv.training.ranks import OtherRankError, Ranks, launched
+
+if TYPE_CHECKING:
+    from biv.owndata import ModelFolder
 
 STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
 LOSSES, UNKNOWN = ("biv", "l2", "iv", "cutoff"), ("raise", "median", "estimate")
@@ -31,6 +36,8 @@ A folder of Parquet files that is larger than memory is learned from as it is re
 (--stream) or by several: torchrun starts them, here or on many machines, and restarts them when one
 is killed; they go on from the last checkpoint.
   torchrun --nproc-per-node 4 --max-restarts 3 -m biv train table/ --target y --target-var v
+
+The folder has a page about the model too, report.html, to be opened in a browser.
 
 `biv predict` uses the model, `biv inspect` looks at the error bars first, and `biv compare` says
 whether they are worth it.
@@ -98,6 +105,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
     )
+    parser.add_argument(
+        "--comparison",
+        type=Path,
+        metavar="JSON",
+        help="what `biv compare --json` printed, for the report",
+    )
+    owndata.add_report(parser, "report.html in the folder")
     owndata.add_usual(parser)
 
 
@@ -114,16 +128,46 @@ def call(options: argparse.Namespace) -> int:
     from biv.owndata.modelfolder import require_free
 
     require_free(options.out, force=options.force)
+    page, comparison = _for_report(options)
     table = owndata.read(options)
     if not options.json:
         print(f"{owndata.described(table)}.", flush=True)
     if table.variance is None:
         owndata.note_no_error_bars(table.target, table.schema.names)
     with owndata.noted_warnings():
-        folder = ModelFolder.train(options.out, table, settings, force=options.force)
-    about = folder.about
-    owndata.show(options, {"model": str(options.out), **about}, f"{_text(about)}\n{options.out}")
+        folder = ModelFolder.train(
+            options.out,
+            table,
+            settings,
+            force=options.force,
+            comparison=comparison,
+            command=options.command,
+        )
+    _show(options, folder, page)
     return 0
+
+
+def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, Any] | None]:
+    """Where the report goes, if to anywhere, and the comparison that it is to have."""
+    from biv.cli.report import read_comparison
+    from biv.owndata.modelfolder import REPORT
+
+    comparison = None
+    if options.comparison is not None:
+        comparison = read_comparison(options.comparison, options.target)
+    return owndata.report_path(options, options.out / REPORT), comparison
+
+
+def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> None:
+    """What came out, as text or JSON, and as a page."""
+    written = []
+    if page is not None:
+        from biv.report import ownpage
+
+        written.append(ownpage.of_model(folder, shlex.quote(str(options.out))).write(page))
+    told = {"model": str(options.out), "report": None if page is None else str(page)}
+    lines = [_text(folder.about), str(options.out), *map(str, written)]
+    owndata.show(options, told | dict(folder.about), "\n".join(lines))
 
 
 def _call_streamed(options: argparse.Namespace) -> int:
@@ -163,6 +207,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
         if not options.json:
             print(text, flush=True)
 
+    page, comparison = ranks.from_first(lambda: _for_report(options))
     with owndata.noted_warnings():
         folder = train_streamed(
             options.out,
@@ -189,12 +234,13 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
             if options.checkpoint_seconds is None
             else options.checkpoint_seconds,
             say=say,
+            comparison=comparison,
+            command=options.command,
         )
     if folder is not None:
         if not folder.target.error_bars:
             owndata.note_no_error_bars(folder.target, folder.schema.names)
-        about = {"model": str(options.out), **folder.about}
-        owndata.show(options, about, f"{_text(folder.about)}\n{options.out}")
+        _show(options, folder, page)
     return 0
 
 

@@ -59,6 +59,10 @@ class RowGroups:
         """Of the whole table."""
         return sum(group.rows for group in self.groups)
 
+    def first(self, number: int) -> int:
+        """How many rows of the whole table come before a group."""
+        return sum(group.rows for group in self.groups[:number])
+
     def read(self, number: int, columns: Sequence[str]) -> Part:
         """One group.
 

@@ -34,12 +34,14 @@ class Rows:
         y: (N,).
         variance: σ², or None.
         weight: Importance, or None.
+        places: Which row of the whole table each is, from 0 on.
     """
 
     features: Any
     y: Floats
     variance: Floats | None
     weight: Floats | None
+    places: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.y)
@@ -48,7 +50,9 @@ class Rows:
         """Some of them, by number or by truth."""
         frame = self.features.take(np.flatnonzero(which) if which.dtype == bool else which)
         variance, weight = (c if c is None else c[which] for c in (self.variance, self.weight))
-        return Rows(frame.reset_index(drop=True), self.y[which], variance, weight)
+        return Rows(
+            frame.reset_index(drop=True), self.y[which], variance, weight, self.places[which]
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
@@ -59,7 +63,7 @@ class Rows:
             values = [getattr(part, name) for part in parts]
             return None if values[0] is None else np.concatenate(values)
 
-        return cls(frame, column("y"), column("variance"), column("weight"))
+        return cls(frame, column("y"), column("variance"), column("weight"), column("places"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +107,8 @@ class Reader:
             counts &= ~np.isinf(variance)
         if weight is not None:
             counts &= weight > 0
-        rows = Rows(self.schema.frame(part), y, variance, weight)
+        places = self.groups.first(number) + np.arange(len(y))
+        rows = Rows(self.schema.frame(part), y, variance, weight, places)
         drawn = np.random.default_rng([self.seed, number]).random(len(y))
         held_out = drawn < self.share_held_out
         if counts.all():

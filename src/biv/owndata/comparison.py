@@ -15,6 +15,8 @@ from biv import _checks, metrics
 from biv.datasets import LabelledTable
 from biv.metrics import Score
 from biv.modelfile import plain
+from biv.owndata.evidence import Evidence, Judged
+from biv.owndata.inspection import QuickFit, examine
 from biv.owndata.learnable import require_learnable
 from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods
 from biv.owndata.relation import goes_with_label, label_correlation
@@ -87,6 +89,8 @@ class Comparison:
         correlation: Of σ² with the label, by ranks.
         alike: How much lower BIV's error is than L2's if all labels count alike, as a share of the
             label variance; None unless error bars go with the label, where the two may disagree.
+        target: The label's name.
+        evidence: What a report shows of the table and of BIV's predictions.
     """
 
     rows: int
@@ -101,6 +105,8 @@ class Comparison:
     weighted: bool
     correlation: float
     alike: Effect | None = None
+    target: str = ""
+    evidence: Evidence | None = None
 
     @property
     def useful(self) -> bool | None:
@@ -183,6 +189,7 @@ class Comparison:
         return dict(
             plain(
                 {
+                    "target": self.target,
                     "rows": self.rows,
                     "rows_in_all": self.rows_in_all,
                     "rows_of_unknown_variance": self.unknown,
@@ -247,7 +254,8 @@ def compare(
         raise ValueError("there are no error bars to compare with and without: name their column")
     folds = _checks.integer("folds", folds, at_least=2)
     require_learnable(table, unknown="leave out")
-    data = _usable(table, rows, seed)
+    places = _usable(table, rows, seed)
+    data = Rows(table.features, table.y, table.variance, table.weight).at(places)
     if len(data.y) < max(FEWEST_ROWS, 2 * folds):
         raise ValueError(
             f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label and a "
@@ -296,11 +304,36 @@ def compare(
         weighted,
         label_correlation(data.y, data.variance),
         alike,
+        table.target.name,
+        _evidence(table, places, predictions[BIV], label_variance, seed),
     )
 
 
-def _usable(table: LabelledTable, rows: int | None, seed: int) -> Rows:
-    """Rows that can be learned from and judged by, so many at most."""
+def _evidence(
+    table: LabelledTable, places: Any, predicted: Floats, label_variance: float, seed: int
+) -> Evidence:
+    """Of BIV's predictions for rows that were left out."""
+    assert table.variance is not None
+    y, variance = table.y[places], table.variance[places]
+    tau2 = metrics.residual_variance(predicted, y, variance)
+    factor, interval = None, None
+    if variance.max() > variance.min():
+        factor, stderr = metrics.variance_factor(predicted, y, variance)
+        interval = (factor - INTERVAL * stderr, factor + INTERVAL * stderr)
+    fit = QuickFit(len(places), tau2, tau2, float("nan"), factor, interval, places, predicted)
+    std = np.full(len(places), np.sqrt(tau2))
+    return Evidence.of(
+        table,
+        Judged(places, predicted, std, variance),
+        label_variance=label_variance,
+        tau2=tau2,
+        epsilon=None,
+        seen=examine(table, fit, seed=seed),
+    )
+
+
+def _usable(table: LabelledTable, rows: int | None, seed: int) -> npt.NDArray[np.int64]:
+    """Places of rows that can be learned from and judged by, so many at most."""
     assert table.variance is not None
     used = np.isfinite(table.variance)
     if table.weight is not None:
@@ -308,7 +341,7 @@ def _usable(table: LabelledTable, rows: int | None, seed: int) -> Rows:
     places = np.flatnonzero(used)
     if rows is not None and len(places) > rows:
         places = np.sort(np.random.default_rng(seed).choice(places, rows, replace=False))
-    return Rows(table.features, table.y, table.variance, table.weight).at(places)
+    return places
 
 
 def _outcomes(

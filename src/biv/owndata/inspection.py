@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True)
 class QuickFit:
-    """A small ensemble, cross-fitted to see how far off the labels are.
+    """A fit that is judged on rows it has not learned from; for an inspection, a small one.
 
     Attributes:
         rows: That it was fitted on.
@@ -145,12 +146,32 @@ def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> I
     if table.variance is None:
         raise ValueError("there are no error bars to look at: name their column")
     require_learnable(table, unknown="median")
-    given = table.variance
+    fit, warned = _quick_fit(table, _known(table.variance), seed, progress)
+    return examine(table, fit, warned, seed=seed)
+
+
+def _known(given: Floats) -> Floats:
+    """With the median where a variance is unknown."""
     median = float(np.median(given[np.isfinite(given)]))
-    variance = np.where(np.isnan(given), median, given)
+    return np.where(np.isnan(given), median, given)
+
+
+def examine(
+    table: LabelledTable, fit: QuickFit, warned: Sequence[str] = (), *, seed: int = 0
+) -> Inspection:
+    """What there is to say of the error bars of a table beside a fit that is there already.
+
+    Args:
+        table: With error bars.
+        fit: Whichever.
+        warned: What was said while it was fitted.
+        seed: Of the rows that are looked at, where there are many.
+    """
+    given = table.variance
+    assert given is not None
+    variance = _known(given)
     finite = variance[np.isfinite(variance)]
     label_variance = metrics.label_variance(table.y, variance)
-    fit, warned = _quick_fit(table, variance, seed, progress)
     remarks = [
         *_odd_values(table, given, label_variance),
         *_common_values(table, given),
@@ -184,7 +205,7 @@ def worth_of_weights(noise: Floats) -> float:
         return float(noise.mean() * np.mean(1 / noise))
 
 
-def _sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:
+def sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:
     """All rows, or so many of them by lot, in order."""
     if rows <= most:
         return np.arange(rows)
@@ -194,7 +215,7 @@ def _sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:
 def _quick_fit(
     table: LabelledTable, variance: Floats, seed: int, progress: bool
 ) -> tuple[QuickFit, list[str]]:
-    places = _sample(len(table), FITTED_ROWS, seed)
+    places = sample(len(table), FITTED_ROWS, seed)
     y, own = table.y[places], variance[places]
     model = BIVRegressor(
         members=QUICK_FOLDS,
@@ -285,7 +306,7 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
 
 def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     used = np.flatnonzero(np.isfinite(variance))
-    used = used[_sample(len(used), FITTED_ROWS, seed)]
+    used = used[sample(len(used), FITTED_ROWS, seed)]
     own = ranks(variance[used])
     remarks = []
     with_label = label_correlation(table.y, variance)
@@ -321,14 +342,14 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
         if high < FACTOR_RANGE[0] or low > FACTOR_RANGE[1]:
             size = "too large" if high < 1 else "too small"
             text = (
-                f"by the residuals of a quick fit, σ² seems {size}: it should be multiplied by "
+                f"by the residuals of rows left out, σ² seems {size}: it should be multiplied by "
                 f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ² and the units "
                 "what you took them for, and a level? biv train --calibrate-variance "
                 "corrects a common factor"
             )
             if low <= 0:
                 text = (
-                    "squared residuals of a quick fit do not grow with σ²: these error bars seem "
+                    "squared residuals of rows left out do not grow with σ²: these error bars seem "
                     "to say nothing about the labels' noise"
                 )
             remarks.append(Remark("factor", text))
@@ -341,7 +362,7 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
     if len(worst):
         text = (
             f"{_labels((off > FAR_OFF).sum())} of {len(off):,}: more than {FAR_OFF:g} standard "
-            f"deviations from what a quick fit predicts, up to {off.max():.1f}"
+            f"deviations from what a fit without them predicts, up to {off.max():.1f}"
         )
         more = ", ..." if (off > FAR_OFF).sum() > ROWS_SHOWN else ""
         remarks.append(Remark("far off", text, table.where(*fit.places[worst]) + more))

@@ -23,6 +23,7 @@ from biv.datasets.files import write_atomically
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
 from biv.modelfile import plain
+from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
 
@@ -30,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 
 FORMAT = "biv model folder 1"
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
+EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
+FILES = (ABOUT, EVIDENCE, COMPARISON, REPORT, MODEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +44,16 @@ class ModelFolder:
         schema: What the columns of its table meant.
         target: Where the labels were.
         about: How it came about, in what JSON has.
+        evidence: What a report shows of its table; None of a folder that was written without.
+        comparison: With other methods, as `biv compare --json` told it; None if there was none.
     """
 
     model: BIVRegressor
     schema: Schema
     target: Target
     about: Mapping[str, Any]
+    evidence: Evidence | None = None
+    comparison: Mapping[str, Any] | None = None
 
     @classmethod
     def train(
@@ -56,6 +63,8 @@ class ModelFolder:
         settings: Mapping[str, Any],
         *,
         force: bool = False,
+        comparison: Mapping[str, Any] | None = None,
+        command: str | None = None,
     ) -> ModelFolder:
         """Fit a model and write it to a folder, or go on where the same training was interrupted.
 
@@ -68,6 +77,8 @@ class ModelFolder:
             settings: Of :class:`BIVRegressor`.
             force: Whether to replace a finished model, or an unfinished training of other rows or
                 settings.
+            comparison: Is kept beside the model, for its report.
+            command: That it was trained by, likewise.
 
         Raises:
             ValueError: The folder holds one of these, or other files; or the table has nothing to
@@ -92,22 +103,32 @@ class ModelFolder:
                 folder.rmdir()
             raise
         about = {
+            "command": command,
             "files": {str(path): count for path, count in table.files.items()},
             "rows": len(table),
             "rows_without_label": table.unlabelled,
             "settings": plain({k: v for k, v in settings.items() if k != "verbose"}),
             "result": summary(model, table.y, table.variance, table.weight),
+        }
+        evidence = Evidence.of_model(model, table, seed=settings.get("random_state") or 0)
+        about |= {
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
         }
-        finished = cls(model, table.schema, table.target, about)
+        finished = cls(model, table.schema, table.target, about, evidence, comparison)
         finished.write(folder)
         return finished
 
     def write(self, folder: Path) -> None:
         """To a folder, in which nothing is unfinished then."""
-        (folder / ABOUT).unlink(missing_ok=True)  # a kill between the two leaves no false pair
+        # A kill in the middle leaves nothing that would be taken for a whole.
+        for name in FILES[:-1]:
+            (folder / name).unlink(missing_ok=True)
         self.model.save(folder / MODEL)
+        if self.evidence is not None:
+            _write_json(folder / EVIDENCE, self.evidence.told(), indent=None)
+        if self.comparison is not None:
+            _write_json(folder / COMPARISON, self.comparison)
         content = {
             "format": FORMAT,
             "biv": metadata.version("biv"),
@@ -115,8 +136,7 @@ class ModelFolder:
             "target": asdict(self.target),
             "about": plain(dict(self.about)),
         }
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        write_atomically(folder / ABOUT, f"{text}\n".encode())
+        _write_json(folder / ABOUT, content)
         for left in folder.glob(UNFINISHED.format("*")):
             left.unlink()
 
@@ -150,12 +170,33 @@ class ModelFolder:
                 f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
                 f"this is biv {metadata.version('biv')}"
             )
-        return cls(BIVRegressor.load(folder / MODEL), schema, target, about)
+        evidence, comparison = (_read_json(folder / name) for name in (EVIDENCE, COMPARISON))
+        return cls(
+            BIVRegressor.load(folder / MODEL),
+            schema,
+            target,
+            about,
+            None if evidence is None else Evidence.from_told(evidence),
+            comparison,
+        )
 
     def predict(self, part: Part) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """The true labels of some rows of a file, and their standard deviations."""
         mean, std = self.model.predict(self.schema.frame(part), return_std=True)
         return mean, std
+
+
+def _write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, f"{text}\n".encode())
+
+
+def _read_json(path: Path) -> Any:
+    """What a file says; None if it is not there."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
@@ -169,10 +210,10 @@ def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
     if not folder.exists():
         return
     for left in folder.iterdir():  # by a kill in the middle of writing
-        if left.name.startswith((f".{MODEL}.", f".{ABOUT}.", ".unfinished-")):
+        if left.name.startswith((*(f".{name}." for name in FILES), ".unfinished-")):
             left.unlink()
     others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
-    ours = {folder / MODEL, folder / ABOUT, checkpoint, *others}
+    ours = {*(folder / name for name in FILES), checkpoint, *others}
     strange = [p for p in folder.iterdir() if p not in ours]
     if strange and not (folder / ABOUT).is_file():
         raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 
 from biv import metrics, modules
 from biv._progress import progress_bar
-from biv.datasets import Target
+from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Guess, Schema, looked_at
 from biv.datasets.rowgroups import RowGroups, deal
 from biv.datasets.stream import Encoding, Shard, Stream
@@ -33,6 +33,7 @@ from biv.fitting import Fitting, raw
 from biv.modelfile import plain
 from biv.models import MLP
 from biv.modules import VarianceLoss
+from biv.owndata.evidence import Evidence
 from biv.owndata.modelfolder import UNFINISHED, ModelFolder, peak_memory, require_room, summary
 from biv.training import CrossFit, Schedule, Triplets
 from biv.training.machine import steady_machine
@@ -92,6 +93,8 @@ def train_streamed(
     checkpoint_seconds: float = 60.0,
     say: Callable[[str], object] = lambda _: None,
     progress: bool = True,
+    comparison: Mapping[str, Any] | None = None,
+    command: str | None = None,
 ) -> ModelFolder | None:
     """Train one network on Parquet files that are never wholly in memory, and write its folder.
 
@@ -114,6 +117,8 @@ def train_streamed(
         checkpoint_seconds: How often to save.
         say: Is told what is being done, by the first process.
         progress: Whether it shows a bar on a terminal.
+        comparison: Is kept beside the model, for its report.
+        command: That it is trained by, likewise.
 
     Returns:
         The model, on the first process.
@@ -186,8 +191,10 @@ def train_streamed(
             "become better",
             stacklevel=2,
         )
+    files = {path: _rows_of(table, path) for path in table.files.paths}
     about = {
-        "files": {str(path): _rows_of(table, path) for path in table.files.paths},
+        "command": command,
+        "files": {str(path): count for path, count in files.items()},
         "rows": survey.rows,
         "rows_without_label": survey.unlabelled,
         "rows_held_out": len(held_out),
@@ -199,12 +206,24 @@ def train_streamed(
     model = _regressor(training, encoding, recipe, survey, held_out, settings)
     result = summary(model, held_out.y, held_out.variance, held_out.weight)
     result |= _thinned(training.losses)
+    rows = LabelledTable(
+        held_out.features,
+        held_out.y,
+        held_out.variance,
+        held_out.weight,
+        held_out.places,
+        survey.unlabelled,
+        files,
+        schema,
+        target,
+    )
+    evidence = replace(Evidence.of_model(model, rows, seed=settings.seed), rows=survey.rows)
     about |= {
         "result": result,
         "seconds": time.perf_counter() - start,
         "peak_memory_bytes": peak_memory(),
     }
-    finished = ModelFolder(model, schema, target, about)
+    finished = ModelFolder(model, schema, target, about, evidence, comparison)
     finished.write(folder)
     return finished
 

@@ -91,7 +91,7 @@ def draw(
             _draw_tests(axes, artefact.panels, results, seeds)
         else:
             for axis, panel in zip(axes, artefact.panels, strict=True):
-                for line, colour in zip(panel.lines, _colours(panel), strict=True):
+                for line, colour in zip(panel.lines, colours(panel), strict=True):
                     _draw_training(axis, line, results, seeds, colour)
         title = f"{artefact.name} · {artefact.label}: {artefact.shows}"
         figure.suptitle(textwrap.fill(title, int(12 * width)), fontsize=9)
@@ -113,7 +113,7 @@ def _draw_tests(
     drawn: list[tuple[Axes, list[tuple[Summary, Any]]]] = []
     for axis, panel in zip(axes, panels, strict=True):
         found = []
-        for line, colour in zip(panel.lines, _colours(panel), strict=True):
+        for line, colour in zip(panel.lines, colours(panel), strict=True):
             own = summarise(line, results, seeds)
             if own is not None and own.curves.size:
                 _draw_test(axis, own, colour)
@@ -123,7 +123,7 @@ def _draw_tests(
     if not everything:
         return
     for axis, found in drawn:
-        axis.set_ylim(*_limits(everything))
+        axis.set_ylim(*limits(everything))
         _label_ends(axis, [(float(own.mean[-1]), own.line.label, c) for own, c in found])
 
 
@@ -135,7 +135,7 @@ def _draw_test(axis: Axes, own: Summary, colour: Any) -> None:
     axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
 
 
-def _colours(panel: Panel) -> list[Any]:
+def colours(panel: Panel) -> list[Any]:
     """By method; what a panel varies of one method, along a scale."""
     import matplotlib as mpl
 
@@ -159,7 +159,7 @@ def _method_colour(run: Run) -> Any:
     return METHOD_COLOURS[run.loss]
 
 
-def _limits(found: list[Summary]) -> tuple[float, float]:
+def limits(found: list[Summary]) -> tuple[float, float]:
     """From below the lowest to where curves are soon after their beginning, or end."""
     low = min(float(own.mean.min()) for own in found)
     high = max(float(np.quantile(own.mean, 0.9)) for own in found)
@@ -212,17 +212,10 @@ def _apart(values: Sequence[float], bottom: float, top: float, gap: float) -> li
 def _draw_training(
     axis: Axes, line: Line, results: Mapping[Run, Result], seeds: int, colour: Any
 ) -> None:
-    """The mean of each epoch and the deviation within it, over the runs."""
-    there = [results[run] for run in line.runs(seeds) if run in results]
-    good = [result for result in there if not result.diverged]
-    there = good or [result for result in there if result.diverged_at is None]
-    if not there:
+    found = training_curve(line, results, seeds)
+    if found is None:
         return
-    mean = np.mean([result.train_loss for result in there], axis=0)
-    spread = np.mean([result.train_loss_std for result in there], axis=0)
-    run = line.run
-    epoch = run.train_rows // run.batch_size * run.batch_size
-    samples = np.arange(1, run.epochs + 1) * epoch / 1e3
+    samples, mean, spread = found[0] / 1e3, found[1], found[2]
     axis.plot(samples, mean, color=colour, linewidth=1.2)
     if not (mean > 0).any():
         return
@@ -231,6 +224,22 @@ def _draw_training(
     axis.fill_between(samples, lower, mean + spread, color=colour, alpha=0.2, linewidth=0)
     axis.set_yscale("log")
     axis.set_ylim(bottom=floor)
+
+
+def training_curve(
+    line: Line, results: Mapping[Run, Result], seeds: int
+) -> tuple[Any, Any, Any] | None:
+    """Samples seen, the mean loss of each epoch, and the deviation within it, over the runs."""
+    there = [results[run] for run in line.runs(seeds) if run in results]
+    good = [result for result in there if not result.diverged]
+    there = good or [result for result in there if result.diverged_at is None]
+    if not there:
+        return None
+    mean = np.mean([result.train_loss for result in there], axis=0)
+    spread = np.mean([result.train_loss_std for result in there], axis=0)
+    run = line.run
+    epoch = run.train_rows // run.batch_size * run.batch_size
+    return np.arange(1, run.epochs + 1) * epoch, mean, spread
 
 
 def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:

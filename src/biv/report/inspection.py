@@ -12,8 +12,8 @@ import numpy as np
 
 from biv.datasets.files import write_atomically
 from biv.owndata import Inspection
+from biv.owndata.evidence import binned_residuals, weight_shares
 from biv.report.figures import STYLE
-from biv.weights import inverse_variance_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 POINTS = 4000  # shown at most, of a cloud
-BINS, FEWEST_IN_BIN = 60, 20
+BINS = 60
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
@@ -143,17 +143,10 @@ def _cloud(axes: Axes, seen: Inspection) -> None:
 
 
 def _weight_shares(axes: Axes, seen: Inspection) -> None:
-    labels = np.linspace(0, 1, 201)
     finite = seen.variance[np.isfinite(seen.variance)]
-    ways = [("all alike", np.ones_like(finite), GREY), ("1/(σ²+ε)", None, BLUE)]
-    if (finite > 0).all():
-        ways.append(("1/σ²", np.asarray(inverse_variance_weights(finite, 0.0)), ORANGE))
-    for label, own, colour in ways:
-        weight = inverse_variance_weights(finite, seen.fit.epsilon) if own is None else own
-        held = np.cumsum(np.sort(np.asarray(weight))[::-1]) / np.sum(weight)
-        at = np.clip((labels * len(held)).astype(int) - 1, 0, None)
-        share = np.where(labels > 0, held[at], 0.0)
-        axes.plot(labels, share, color=colour, label=label)
+    labels, *ways = weight_shares(finite, seen.fit.epsilon).items()
+    for (name, share), colour in zip(ways, (GREY, BLUE, ORANGE), strict=False):
+        axes.plot(labels[1], share, color=colour, label=name)
     axes.set(
         title="Which share of the labels holds the weight?",
         xlabel="share of the labels, the best first",
@@ -167,12 +160,8 @@ def _residuals(axes: Axes, seen: Inspection) -> None:
     fit = seen.fit
     own = seen.variance[fit.places]
     square = (seen.table.y[fit.places] - fit.predicted) ** 2
-    used = np.flatnonzero(np.isfinite(own) & np.isfinite(square))
-    order = used[np.argsort(own[used])]
-    parts = np.array_split(order, max(1, min(20, len(order) // FEWEST_IN_BIN)))
-    x = np.array([own[part].mean() for part in parts])
-    mean = np.array([square[part].mean() for part in parts])
-    error = np.array([square[part].std() / np.sqrt(len(part)) for part in parts])
+    used = np.isfinite(own) & np.isfinite(square)
+    x, mean, error = map(np.array, binned_residuals(own[used], square[used]).values())
     axes.errorbar(x, mean, 1.96 * error, fmt="o", markersize=3, color=BLUE, label="found, 95 %")
     axes.plot(x, x + fit.tau2, color=ORANGE, label="σ² + τ²")
     if (x > 0).all() and _log(x):

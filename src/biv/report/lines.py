@@ -19,16 +19,21 @@ VARIABILITY = ("line", "std / mean of training loss in an epoch", "lowest seed",
 
 def numbers(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
     """A figure as a Markdown table."""
+    return aligned(rows(artefact, results, seeds))
+
+
+def rows(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list[tuple[str, ...]]:
+    """A figure as a table, its head first."""
     if artefact.quantity == "train_loss":
         evidence = Evidence(results, seeds)
         lines = [line for panel in artefact.panels for line in panel.lines]
-        return aligned([VARIABILITY, *(_variability(line, evidence) for line in lines)])
-    rows = [
+        return [VARIABILITY, *(_variability(line, evidence) for line in lines)]
+    losses = [
         (panel.title, line.label, *_losses(summarise(line, results, seeds)))
         for panel in artefact.panels
         for line in panel.lines
     ]
-    return aligned([LOSSES, *rows])
+    return [LOSSES, *losses]
 
 
 def _losses(own: Summary | None) -> tuple[str, ...]:

@@ -194,9 +194,7 @@ class StreamedTraining:
         targets, variances, importances = [y], [variance], [weight]
         # Ranks agree on the normaliser while they predict: otherwise each would wait for the
         # slowest twice in every step, here and where gradients are exchanged.
-        window = self._aside(
-            lambda: loss.window(targets, variances, sample_weights=importances)
-        )
+        window = self._aside(lambda: loss.window(targets, variances, sample_weights=importances))
         self._network.train()
         self._optimizer.zero_grad()
         predicted = self._network(x)
