@@ -440,9 +440,9 @@ def _learning(result: Mapping[str, Any]) -> Section:
     table = Table(
         "learning",
         "The error after every epoch",
-        ["epoch", "error", ""],
+        ["epoch", "error", "chosen?"],
         [
-            [Cell(str(e), float(e)), Cell(f"{s:.5g}", s), "chosen" if e == chosen else ""]
+            [Cell(str(e), float(e)), Cell(f"{s:.5g}", s), "yes" if e == chosen else ""]
             for e, s in zip(epochs, scores, strict=True)
         ],
         folded=True,
