@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format mutants bench bench-quality bench-table bench-scale clean
+.PHONY: help browser demo test quick check format mutants bench bench-quality bench-table bench-scale \
+        bench-report clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -19,16 +20,29 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[all]'
 	@touch $@
 
+# For the tests of reports. Where none can be installed they are skipped, and say so.
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
+	  command -v $$name >/dev/null && exit 0; \
+	done; \
+	if [ -n "$$BIV_BROWSER" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo 'Installing chromium, for the tests of reports.'; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium; } \
+	    >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo 'There is no chromium here: browser tests are skipped.'
+
 demo: $(STAMP) ## the paper's table on the shipped bike data: 110 networks, trained and compared
 	$(BIN)/biv reproduce table1 --dataset bike2011 --preset laptop --seeds 5 --out build/demo
 
-test: $(STAMP) ## every test and every example of the documentation
+test: $(STAMP) browser ## every test and every example of the documentation
 	$(PYTEST)
 
 quick: $(STAMP) ## the tests of the inner loop, two minutes
 	$(PYTEST) -m 'not slow'
 
-check: $(STAMP) ## format, lint, types, import direction, tests
+check: $(STAMP) browser ## format, lint, types, import direction, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -55,6 +69,9 @@ bench-table: $(STAMP) ## a million rows through the command: time and memory, te
 
 bench-scale: $(STAMP) ## ten million rows, streamed and by two processes: ten minutes, 1.3 GB
 	$(BIN)/python benchmarks/scale.py --out build/bench/scale.md
+
+bench-report: $(STAMP) browser ## how long a report of 720 runs takes to make and to open, and its size
+	$(BIN)/python benchmarks/report.py --out build/bench/report.md
 
 clean: ## remove what make has made
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -173,11 +173,15 @@ def test_the_noise_has_the_mean_of_the_paper():
 @pytest.mark.slow
 @pytest.mark.usefixtures("generated")
 def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
-    """The paper's protocol on faces, written out: loss, order, batches, tests, optimiser."""
-    (result,) = stacks.train([RUN])
-    member = protocol.MemberFactory()(RUN)
-    network = protocol.network(RUN)(member.generators()[0])
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    """The paper's protocol on faces, written out: loss, order, batches, tests, optimiser.
+
+    At a tenth of its learning rate: at all of it, Adam's first steps make a percent of a rounding.
+    """
+    slow = replace(RUN, learning_rate=1e-4)
+    (result,) = stacks.train([slow])
+    member = protocol.MemberFactory()(slow)
+    network = protocol.network(slow)(member.generators()[0])
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-4)
     order = member.generators()[1]
     train_losses, test_losses = [], []
     for _ in range(2):
@@ -195,12 +199,12 @@ def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
         with torch.no_grad():
             test_losses.append(F.mse_loss(network(member.test.x), member.test.y).item())
     np.testing.assert_allclose(
-        result.train_loss, np.reshape(train_losses, (2, 2)).mean(axis=1), rtol=1e-3
+        result.train_loss, np.reshape(train_losses, (2, 2)).mean(axis=1), rtol=1e-4
     )
-    np.testing.assert_allclose(result.test_loss, test_losses, rtol=1e-2)
+    np.testing.assert_allclose(result.test_loss, test_losses, rtol=1e-4)
     gpu = torch.cuda.is_available()
     assert result.provenance["device"] == (torch.cuda.get_device_name() if gpu else "cpu")
-    (again,) = stacks.train([RUN])
+    (again,) = stacks.train([slow])
     assert_same_result(result, again)
 
 

@@ -19,7 +19,7 @@ from biv.experiments.summary import Summary, summarise
 from biv.experiments.verdicts import EQUAL_WITHIN, Comparison, Finding
 from biv.report import claims as claim_texts
 from biv.report import figures, lines, tables
-from biv.report.charts import BLUE, ORANGE, Chart, Colour, Panel, Series
+from biv.report.charts import BLACK, BLUE, ORANGE, Chart, Colour, Panel, Series
 from biv.report.page import (
     Bullets,
     Cell,
@@ -336,7 +336,8 @@ def _colours(artefact: Artefact) -> dict[str, Colour]:
     found: dict[str, Colour] = {}
     for panel in artefact.panels:
         for line, colour in zip(panel.lines, figures.colours(panel), strict=True):
-            found.setdefault(line.label, Colour.of(_hex(colour)))
+            truth = colour == figures.TRUTH_COLOUR
+            found.setdefault(line.label, BLACK if truth else Colour.of(_hex(colour)))
     return found
 
 
