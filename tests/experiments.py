@@ -53,3 +53,15 @@ def line_of(*curves, diverged=()):
         for run, curve in zip(runs, curves, strict=True)
     }
     return Line("L2", RUN), results
+
+
+def results_of(runs):
+    """Made-up results of whole grids, by run: curves that fall, each in its own way."""
+    found = {}
+    for number, run in enumerate(runs):
+        rng = np.random.default_rng(number)
+        tests = run.epochs * (run.train_rows // run.batch_size) // run.test_every
+        falling = 0.1 + 0.5 / np.arange(1, tests + 1) + 0.02 * rng.random(tests)
+        epochs = (0.2 + rng.random((3, run.epochs))).astype(np.float32)
+        found[run] = Result(run, falling.astype(np.float32), *epochs, None, {"machine": "here"})
+    return found

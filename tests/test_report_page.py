@@ -219,8 +219,16 @@ def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
             page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         )
         assert not page.locator("nav").is_visible()
+        widths = page.locator(".plot > .plot-container").evaluate_all(
+            "plots => plots.map(p => p.getBoundingClientRect().width)"
+        )
+        assert max(widths) <= 660  # pixels of a page, upright
         printed = page.pdf()
         assert printed.startswith(b"%PDF")
+        page.emulate_media(media="screen")
+        page.wait_for_function(
+            "[...document.querySelectorAll('.plot')].every(p => p._fullLayout.autosize)"
+        )
         assert opened.complaints == []
 
 

@@ -369,6 +369,21 @@ def test_options_of_a_stream_are_for_a_stream(table, tmp_path, capsys):
     assert "--shards is for --stream, or for torchrun" in capsys.readouterr().err
 
 
+def test_rows_to_look_at_are_found_in_their_files(alone, table):
+    """What a report says of a stream: of rows held out, each by its file and row."""
+    told = ModelFolder.read(alone[1]).evidence
+    assert told.rows == 1300 + 1250 + 1411
+    assert told.judged == alone[0].about["rows_held_out"] < 500
+    files = set()
+    for row in told.look_at:
+        path, _, number = row["where"].rpartition(", row ")
+        found = pd.read_parquet(path).iloc[int(number) - 1]
+        assert found["y"] == row["y"]
+        assert found["v"] == pytest.approx(row["sigma"] ** 2)
+        files.add(path)
+    assert files == {str(path) for path in table.iterdir()}
+
+
 def test_a_diverging_training_says_so(table, tmp_path):
     settings = StreamSettings(batch_size=60, max_epochs=1, learning_rate=1e30)
     with pytest.raises(

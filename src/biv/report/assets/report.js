@@ -128,6 +128,7 @@
     responsive: true, displaylogo: false, showTips: false, doubleClick: "reset",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
   };
+  const PRINTED = 660; // pixels that fit on a page, upright, of A4 or letter
   const drawn = new Set();
 
   function hidden(figure) {
@@ -142,6 +143,10 @@
     const data = traces(panel, chart.names);
     for (const trace of data) trace.visible = !off.has(trace.meta);
     const frame = layout(panel);
+    if (printing) {
+      const width = chart.panels.length > 1 ? PRINTED / 2 - 8 : PRINTED;
+      Object.assign(frame, { autosize: false, width, height: panel.rows ? 80 + 22 * panel.rows.length : 225 });
+    }
     const before = drawn.has(plot) && plot.layout;
     if (before && before.xaxis && before.xaxis.autorange === false) frame.xaxis.range = before.xaxis.range;
     if (before && before.yaxis && before.yaxis.autorange === false && !panel.rows) frame.yaxis.range = before.yaxis.range;
@@ -201,14 +206,16 @@
     redraw();
   });
 
-  // Paper is white, and shows what was never scrolled to.
-  matchMedia("print").addEventListener("change", (event) => {
-    printing = event.matches;
+  // Paper is white, has a width of its own, and shows what was never scrolled to.
+  const print = (now) => {
+    if (printing === now) return;
+    printing = now;
     plots.forEach(draw);
-    plots.forEach((plot) => Plotly.Plots.resize(plot));
-  });
-  addEventListener("beforeprint", () => { printing = true; plots.forEach(draw); });
-  addEventListener("afterprint", () => { printing = false; redraw(); });
+    if (!now) plots.forEach((plot) => Plotly.Plots.resize(plot));
+  };
+  matchMedia("print").addEventListener("change", (event) => print(event.matches));
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
 
   const status = document.body.appendChild(document.createElement("div"));
   status.setAttribute("role", "status");
