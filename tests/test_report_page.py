@@ -226,7 +226,8 @@ def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
         printed = page.pdf()
         assert printed.startswith(b"%PDF")
         page.emulate_media(media="screen")
-        page.wait_for_function(
+        page.wait_for_timeout(500)
+        assert page.evaluate(
             "[...document.querySelectorAll('.plot')].every(p => p._fullLayout.autosize)"
         )
         assert opened.complaints == []

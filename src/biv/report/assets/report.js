@@ -213,9 +213,10 @@
     plots.forEach(draw);
     if (!now) plots.forEach((plot) => Plotly.Plots.resize(plot));
   };
-  matchMedia("print").addEventListener("change", (event) => print(event.matches));
+  const paper = matchMedia("print");
+  paper.addEventListener("change", () => print(paper.matches));
   addEventListener("beforeprint", () => print(true));
-  addEventListener("afterprint", () => print(false));
+  addEventListener("afterprint", () => print(paper.matches));
 
   const status = document.body.appendChild(document.createElement("div"));
   status.setAttribute("role", "status");
