@@ -1145,7 +1145,9 @@ MUTANTS = [
         ("training.epsilons[choice.epoch - 1]", "0.05"),
         ("modules.BIVLoss(epsilon, process_group=group)", "modules.BIVLoss(epsilon)"),
         ("        training.load_state_dict(state)", "        pass"),
-        ('| {"shards": shards}', ""),
+        ('        shards = plan["shards"]', "        pass"),
+        ("ranks.from_first(lambda: require_free(folder, force=force))", "pass"),
+        ('if settings.loss == "iv" and', "if False and"),
     ),
     *of(
         "metrics.py",

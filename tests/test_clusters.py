@@ -60,7 +60,7 @@ def eventually(condition):
 def dask_cluster(folder, workers=2, threads=1, **settings):
     """A scheduler and workers, each a process of its own; its address and the workers' processes."""
     file = folder / "scheduler.json"
-    local = ("--host", "127.0.0.1", "--no-dashboard")
+    local = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
     command = ("-m", "dask", "scheduler", *local, "--port", "0", "--scheduler-file", str(file))
     with started(*command, **settings):
         eventually(lambda: file.exists() and file.read_text())

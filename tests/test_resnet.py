@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from biv.models import ResNet18
+from biv.models import ResNet18, Standardise
 
 # He et al.'s plan: every convolution as (outputs, inputs, kernel, stride), in order.
 STAGE = [(c, o, k, s) for first, wide in ((64, 64), (64, 128), (128, 256), (256, 512))
@@ -147,3 +147,11 @@ def test_it_is_torchvisions(size):
     for network in (ours, theirs):
         network.eval()
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+
+
+def test_no_images_and_black_ones_are_images_too():
+    layer = Standardise((100.0,) * 3, (50.0,) * 3)
+    assert layer(torch.empty(0, 3, 4, 4)).shape == (0, 3, 4, 4)
+    assert (layer(torch.zeros(1, 3, 4, 4)) == -2).all()
+    with pytest.raises(ValueError, match="multiply them by 255"):
+        layer(torch.full((1, 3, 4, 4), 0.5))

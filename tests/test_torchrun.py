@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from biv import cli
 from biv.datasets import Target
-from biv.owndata import ModelFolder
+from biv.owndata import ModelFolder, streaming
 from biv.owndata.streaming import StreamSettings, train_streamed
 from biv.training import load_checkpoint
 from biv.training.ranks import OtherRankError, Ranks
@@ -123,7 +123,7 @@ def test_a_killed_rank_is_restarted_and_ends_to_the_bit(table, tmp_path):
     assert about["result"] == whole
     for name, tensor in load_file(tmp_path / "whole" / "model.safetensors").items():
         assert torch.equal(load_file(out / "model.safetensors")[name], tensor), name
-    assert sorted(p.name for p in out.iterdir()) == ["about.json", "model.safetensors"]
+    assert not [path for path in out.iterdir() if path.suffix == ".pt"]
 
 
 @pytest.mark.slow
@@ -217,6 +217,70 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
     found = load_file(tmp_path / "cut" / "model.safetensors")
     for name, tensor in load_file(tmp_path / "whole" / "model.safetensors").items():
         assert torch.equal(found[name], tensor)
+
+
+def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_path, monkeypatch):
+    """Five processes would have 15 shards; who goes on takes those that it was begun with."""
+    monkeypatch.setattr(streaming, "SHARDS", 15)
+    whole = train(table, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupted(patch, 70)
+        with pytest.raises(KeyboardInterrupt):
+            train(table, tmp_path / "cut", checkpoint_seconds=0.0)
+    monkeypatch.setattr(streaming, "SHARDS", 12)
+    again = train(table, tmp_path / "cut")
+    assert again.about["shards"] == 15
+    assert again.about["result"] == whole.about["result"]
+    assert train(table, tmp_path / "new").about["result"] != whole.about["result"]
+
+
+@pytest.mark.parametrize("groups", [3, 9, 12, 13, 40])
+def test_as_many_shards_whatever_the_number_of_processes(groups):
+    alone = streaming._shards(1, groups)
+    assert alone == min(groups, 12)
+    for processes in range(1, groups + 1):
+        shards = streaming._shards(processes, groups)
+        assert processes <= shards <= groups
+        if 12 % processes == 0 or groups < 12:
+            assert shards == max(alone, processes)
+        elif groups == 40:
+            assert shards % processes == 0  # and shared evenly, where there are as many
+
+
+def test_what_can_be_known_is_said_before_the_rows_are_read(table, tmp_path, monkeypatch):
+    train(table, tmp_path / "m", StreamSettings(batch_size=500, max_epochs=1))
+    monkeypatch.setattr(streaming.Survey, "of", None)  # would be called
+    with pytest.raises(ValueError, match="holds a model already"):
+        train(table, tmp_path / "m")
+
+
+def test_error_bars_of_zero_are_no_weights_of_iv(tmp_path):
+    columns = labelled(600)
+    columns["v"][[3, 400]] = 0.0
+    write(tmp_path / "t" / "a.parquet", columns)
+    settings = StreamSettings(loss="iv", batch_size=60, max_epochs=1)
+    with pytest.raises(ValueError, match="2 error bars in column 'v' are 0, to which --loss iv"):
+        train(tmp_path / "t", tmp_path / "m", settings)
+    assert not (tmp_path / "m").exists()
+    train(tmp_path / "t", tmp_path / "m", StreamSettings(batch_size=60, max_epochs=1))
+
+
+def test_a_loaded_model_knows_its_settings(table, tmp_path):
+    settings = StreamSettings(loss="cutoff", threshold=90.0, batch_size=500, max_epochs=2, seed=3)
+    train(table, tmp_path / "m", settings)
+    found = ModelFolder.read(tmp_path / "m").model.get_params()
+    told = {"loss": "cutoff", "threshold": 90.0, "max_epochs": 2, "random_state": 3}
+    assert {name: found[name] for name in told} == told
+
+
+@pytest.mark.parametrize(("jobs", "code"), [("-1", 0), ("0", 2)])
+def test_threads_of_a_stream(table, tmp_path, capsys, jobs, code):
+    options = ["--target", "y", "--target-var", "v", "--stream", "--batch-size", "500"]
+    options += ["--max-epochs", "1", "--jobs", jobs, "--out", str(tmp_path / "m")]
+    assert cli.main(["train", str(table), *options]) == code
+    if code:
+        assert "--jobs must be an integer >= 1; found 0" in capsys.readouterr().err
+        assert not (tmp_path / "m").exists()
 
 
 def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):

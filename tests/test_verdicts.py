@@ -60,3 +60,6 @@ def test_a_claim_is_as_good_as_its_parts():
     assert overall([holds, open_]) == "undecided"
     assert overall([holds, open_, fails]) == "fails"
     assert overall([]) == "undecided"
+    absent = Comparison("", "below", math.nan, math.nan, math.nan, 0, ran=False)
+    assert overall([absent, absent]) == "not run"
+    assert overall([absent, holds]) == "undecided"

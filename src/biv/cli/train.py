@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import textwrap
@@ -182,6 +183,8 @@ def _call_streamed(options: argparse.Namespace) -> int:
 
 def _require_streamed(options: argparse.Namespace) -> None:
     owndata.require_libraries()
+    if options.jobs != -1:
+        _checks.integer("--jobs", options.jobs, at_least=1)
     if options.members not in (None, 1):
         raise ValueError(f"--members must be 1 of a stream; found {options.members}")
     if options.calibrate_variance:
@@ -229,7 +232,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
             ignore=options.ignore,
             categories=options.category,
             force=options.force,
-            threads=options.jobs,
+            threads=(os.cpu_count() or 1) if options.jobs == -1 else options.jobs,
             checkpoint_seconds=60.0
             if options.checkpoint_seconds is None
             else options.checkpoint_seconds,

@@ -155,6 +155,11 @@ class LabelGroups:
         return int(self._columns[0].sum())
 
     @property
+    def trusted(self) -> int:
+        """Labels of variance 0."""
+        return int(self.groups[TRUSTED].count) if TRUSTED in self.groups else 0
+
+    @property
     def moments(self) -> metrics.LabelMoments:
         """Mean and variance without the noise, as :func:`biv.metrics.label_moments` has them."""
         return metrics.grouped_label_moments(*self._columns)

@@ -132,8 +132,13 @@ Finding = Comparison | Count | Note
 
 
 def overall(findings: Sequence[Finding]) -> str:
-    """Of a claim made of several parts: it holds if all do, and fails if one does."""
+    """Of a claim made of several parts: it holds if all do, and fails if one does.
+
+    Where no part has the runs it rests on, nothing was put to the test.
+    """
     verdicts = {finding.verdict for finding in findings} - {"shown"}
+    if verdicts == {"not run"}:
+        return "not run"
     if "fails" in verdicts:
         return "fails"
     return "holds" if verdicts == {"holds"} else "undecided"

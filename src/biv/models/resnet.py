@@ -98,7 +98,8 @@ class Standardise(nn.Module):
                 f"images must have shape (rows, {mean.shape[1]}, height, width); "
                 f"found {tuple(images.shape)}"
             )
-        if images.is_floating_point() and mean.amax() > 1 >= images.amax() and images.numel():
+        floats = images.is_floating_point() and images.numel() > 0
+        if floats and mean.amax() > 1 >= images.amax() > 0:  # black is black on either scale
             raise ValueError(
                 f"pixels of mean {mean.amax():g} are from 0 to 255; found floats of at most "
                 f"{images.amax():g}: multiply them by 255, or give the mean and std of yours"

@@ -34,7 +34,14 @@ from biv.modelfile import plain
 from biv.models import MLP
 from biv.modules import VarianceLoss
 from biv.owndata.evidence import Evidence
-from biv.owndata.modelfolder import UNFINISHED, ModelFolder, peak_memory, require_room, summary
+from biv.owndata.modelfolder import (
+    UNFINISHED,
+    ModelFolder,
+    peak_memory,
+    require_free,
+    require_room,
+    summary,
+)
 from biv.training import CrossFit, Schedule, Triplets
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
@@ -130,10 +137,10 @@ def train_streamed(
     told = say if ranks.is_first else (lambda _: None)
     table = ranks.together(lambda: RowGroups(Files(paths)))
     ranks.together(lambda: _require_same(ranks, table))
+    ranks.from_first(lambda: require_free(folder, force=force))
     shards = settings.shards or _shards(ranks.size, len(table))
     dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
-    mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-    groups = sorted(group for shard in mine for group in dealt[shard])
+    groups = range(ranks.rank, len(table), ranks.size)
     schema = _schema(ranks, table, target, groups, features, ignore, categories)
     reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
     told(
@@ -142,15 +149,18 @@ def train_streamed(
     )
     surveys = _surveys(ranks, reader, groups, progress=progress)
     survey = Survey.whole([surveys[group] for group in range(len(table))])
-    ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target))
+    ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target, settings))
     if ranks.is_first:
         _tell_of_gaps(schema, survey, target)
     held_out = Rows.joined(survey.held_out)
-    checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings, shards))
+    checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
     ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
-    state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings))
+    state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings, shards))
     if state is not None:
         told(f"going on with the training begun in {folder}, at step {state['step']:,}")
+        shards = plan["shards"]  # whatever the number of processes that it was begun by
+        dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
+    mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
     encoding, recipe = Encoding.from_told(plan["encoding"]), mlp_from_told(plan["recipe"])
     learned = {group: own.learned for group, own in surveys.items()}
     stream = Stream(
@@ -241,13 +251,16 @@ def _require_same(ranks: Ranks, table: RowGroups) -> None:
 
 
 def _shards(processes: int, groups: int) -> int:
-    shards = -(-SHARDS // processes) * processes
-    return shards if shards <= groups else max(groups - groups % processes, processes)
+    """Those of a new training: so many that processes share them evenly, if there are as many."""
+    even = -(-SHARDS // processes) * processes
+    return even if even <= groups else max(min(groups, SHARDS), processes)
 
 
 def _dealt(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
     if shards < processes:
-        raise ValueError(f"{processes} processes want as many shards at least; found {shards}")
+        raise ValueError(
+            f"{processes} processes want as many shards at least; found {shards}: start fewer"
+        )
     return deal([group.rows for group in table.groups], shards)
 
 
@@ -324,6 +337,7 @@ def _require_learnable(
     dealt: Sequence[Sequence[int]],
     table: RowGroups,
     target: Target,
+    settings: StreamSettings,
 ) -> None:
     """Refuse what no model can learn from."""
     if not survey.rows:
@@ -344,6 +358,12 @@ def _require_learnable(
             f"{table.files}: every error bar in column {names} is 0: if the labels are without "
             "noise, leave it out"
         )
+    if settings.loss == "iv" and target.error_bars and survey.labels.trusted:
+        names = " and ".join(map(repr, target.error_bars))
+        raise ValueError(
+            f"{table.files}: {survey.labels.trusted:,} error bars in column {names} are 0, to "
+            "which --loss iv would give an infinite weight: biv takes them"
+        )
     if sum(map(len, survey.held_out)) < 2:
         raise ValueError(
             f"{table.files} must have more rows than the {survey.rows} found: one in ten is held "
@@ -353,15 +373,13 @@ def _require_learnable(
     survey.scaler()
 
 
-def _digest(
-    table: RowGroups, schema: Schema, target: Target, settings: StreamSettings, shards: int
-) -> str:
-    """What decides a training, in short."""
+def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSettings) -> str:
+    """What decides a training, in short; not the number of processes, which may change."""
     states = [(p.name, p.stat()) for p in table.files.paths]
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
-    own = asdict(settings) | {"shards": shards}
-    text = json.dumps([files, groups, schema.told(), asdict(target), plain(own)], sort_keys=True)
+    own = plain(asdict(settings))
+    text = json.dumps([files, groups, schema.told(), asdict(target), own], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -371,15 +389,16 @@ def _make_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
 
 
 def _begun(
-    checkpoint: Path, survey: Survey, held_out: Rows, settings: StreamSettings
+    checkpoint: Path, survey: Survey, held_out: Rows, settings: StreamSettings, shards: int
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Where a checkpoint is, and how rows are scaled and with what network; or the latter, new."""
+    """The state of a checkpoint, if there is one; and how rows are dealt, scaled, learned from."""
     if checkpoint.is_file():
         return read_checkpoint(checkpoint)
     median = survey.labels.median_variance if settings.unknown_variance == "median" else None
     encoding = Encoding(survey.encoder(), survey.features(), survey.scaler(), median)
     recipe, rate = _network(encoding, held_out, settings)
     return None, {
+        "shards": shards,
         "encoding": encoding.told(),
         "recipe": asdict(recipe),
         "learning_rate": settings.learning_rate or rate,
@@ -479,7 +498,13 @@ def _regressor(
         False,
     )
     names = list(map(str, held_out.features.columns))
-    automatic = BIVRegressor(
-        loss=settings.loss, epsilon=settings.epsilon, members=1, random_state=settings.seed
+    like_it = BIVRegressor(  # fitted again in memory, it would be an ensemble
+        loss=settings.loss,
+        epsilon=settings.epsilon,
+        threshold=settings.threshold,
+        max_epochs=settings.max_epochs,
+        learning_rate=settings.learning_rate,
+        unknown_variance=settings.unknown_variance,
+        random_state=settings.seed,
     )
-    return automatic._holding(fitted, names)
+    return like_it._holding(fitted, names)

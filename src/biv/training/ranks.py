@@ -98,19 +98,19 @@ class Ranks:
         Raises:
             OtherRankError: It failed elsewhere, where the error itself is raised.
         """
-        failure: Exception | None = None
         try:
             done = work()
-        except Exception as error:
-            failure = error
-        failed = [rank for rank, bad in enumerate(self.gather(failure is not None)) if bad]
-        if failure is not None:
+        except Exception as failure:
+            # Raised from here, not kept: an exception that a frame of its own traceback holds keeps
+            # the process group alive, which ends the process with it if it goes last.
             # Several may find the same fault; the first of them says it for all.
-            if failed[0] == self.rank:
-                raise failure
-            raise OtherRankError(f"rank {failed[0]} says what is wrong") from failure
-        if failed:
-            raise OtherRankError(f"rank {failed[0]} says what is wrong")
+            first = self.gather(True).index(True)
+            if first == self.rank:
+                raise
+            raise OtherRankError(f"rank {first} says what is wrong") from failure
+        failed = self.gather(False)
+        if True in failed:
+            raise OtherRankError(f"rank {failed.index(True)} says what is wrong")
         return done
 
     def total(self, values: Tensor) -> Tensor:
