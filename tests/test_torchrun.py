@@ -467,3 +467,25 @@ def test_ranks_by_oneself():
     assert issubclass(OtherRankError, RuntimeError)
     with Ranks.joined() as found:
         assert found == ranks
+
+
+class Among(Ranks):
+    """One of two, whose fellow has failed, or has not."""
+
+    fellow = False
+
+    def gather(self, value):
+        return [value, self.fellow] if self.is_first else [self.fellow, value]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_if_one_fails_all_do_and_the_first_says_why(rank, monkeypatch):
+    ranks = Among(rank, 2)
+    assert ranks.together(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):  # alone, and so the first
+        ranks.together(lambda: 1 // 0)
+    monkeypatch.setattr(Among, "fellow", True)
+    with pytest.raises(OtherRankError, match=f"rank {1 - rank} says what is wrong"):
+        ranks.together(lambda: 3)
+    with pytest.raises(ZeroDivisionError if rank == 0 else OtherRankError):
+        ranks.together(lambda: 1 // 0)
