@@ -104,6 +104,8 @@ def test_a_histogram_counts_every_positive_variance(scale, wide):
     assert sum(bars["histogram"]) == 496
     assert (bars["count"], bars["zeros"], bars["log"]) == (499, 3, wide)
     assert len(bars["edges"]) == len(bars["histogram"]) + 1
+    most = variance[np.isfinite(variance)].max() / scale  # in units of the label variance
+    assert bars["edges"][-1] == pytest.approx(most)
     finite = variance[np.isfinite(variance)] + 0.1 * scale
     assert bars["worth"] == pytest.approx(finite.mean() * (1 / finite).mean())
 
@@ -127,6 +129,8 @@ def test_the_rows_to_look_at_are_the_furthest_off_by_their_files(tmp_path):
     assert offs == sorted(offs, reverse=True)
     by_hand = abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150])
     assert offs[0] == pytest.approx(by_hand)
+    unsure = found(rows, x, tau2=9.0).look_at[0]["off"]  # the model's own error counts too
+    assert unsure == pytest.approx(abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150] + 9))
 
 
 def test_ignored_labels_are_not_judged(tmp_path):
