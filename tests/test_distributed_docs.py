@@ -20,8 +20,9 @@ biv.biv_loss(whole(x), y, variance, epsilon=0.05).backward()
 for mine, one in zip(model.module.parameters(), whole.parameters(), strict=True):
     torch.testing.assert_close(mine.grad, one.grad, rtol=1e-6, atol=1e-7)
 assert dist.get_world_size() == 2
-print("same")
+print("same", flush=True)
 dist.destroy_process_group()
+__import__("os")._exit(0)  # a group that the model still holds may abort an interpreter that ends
 """
 
 

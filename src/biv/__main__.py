@@ -1,8 +1,17 @@
 """`python -m biv` is the `biv` command."""
 
+import os
 import sys
 
 from biv.cli import main
+from biv.training.ranks import launched
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if launched():
+        # Threads of a process group may abort an interpreter that is being taken down, and torchrun
+        # would take that for the outcome.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

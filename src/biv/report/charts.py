@@ -72,17 +72,35 @@ PINK, GREY = map(Colour.of, ("#CC79A7", "#777777"))
 
 Values = Sequence[Any] | npt.NDArray[Any]
 SIGNIFICANT = 5  # digits that a chart keeps
-DASHES = ("dash", "dot", "dashdot", "longdash", "longdashdot")
+SOLID = ("solid", "")
+# As plotly names them, and as SVG draws them beside a name.
+DASHES = (
+    ("dash", "6 4"), ("dot", "2 3"), ("dashdot", "6 3 2 3"), ("longdash", "11 4"),
+    ("longdashdot", "11 3 2 3"),
+)  # fmt: skip
 
 
 def rounded(values: Iterable[float], digits: int = SIGNIFICANT) -> list[float | None]:
     """As many digits as can be seen; None in the place of what is not finite.
 
+    So many of each number, and as many of the range that all of them are in: labels near a million
+    that differ by one still do.
+
     Example:
         >>> rounded([0.123456789, float("nan")], digits=3)
         [0.123, None]
+        >>> rounded([1e6 + 0.25, 1e6 + 0.125], digits=3)
+        [1000000.25, 1000000.125]
     """
-    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in map(float, values)]
+    numbers = [float(value) for value in values]
+    finite = [value for value in numbers if math.isfinite(value)]
+    span = max(finite, default=0.0) - min(finite, default=0.0)
+
+    def short(value: float) -> float:
+        places = [digits - 1 - math.floor(math.log10(size)) for size in (abs(value), span) if size]
+        return round(value, max(places)) if places else value
+
+    return [short(value) if math.isfinite(value) else None for value in numbers]
 
 
 @dataclass(frozen=True)
@@ -91,14 +109,15 @@ class Series:
 
     Attributes:
         name: Of the method, say; a switch of the chart shows and hides all that have it.
-        x: Numbers, or the names of what bars or dots are of.
-        y: As many.
-        kind: "line", "dots" or "bars".
+        x: Numbers.
+        y: As many, or the names of the rows that dots are in.
+        kind: "line" or "dots".
         low: Lower ends, of a band around a line or of error bars of dots.
         high: Upper ends.
         sideways: Whether these are ends of x rather than of y.
         texts: Of single points, shown on hovering; a user's own, perhaps.
         hollow: Whether dots are rings.
+        bare: Whether there are error bars alone, without dots.
     """
 
     name: str
@@ -110,6 +129,7 @@ class Series:
     sideways: bool = False
     texts: Sequence[str] | None = None
     hollow: bool = False
+    bare: bool = False
 
     def told(self, names: Sequence[str]) -> dict[str, Any]:
         """In what JSON has."""
@@ -123,7 +143,7 @@ class Series:
             own |= {"low": rounded(self.low), "high": rounded(self.high)}
         if self.texts is not None:
             own["texts"] = list(self.texts)
-        return own | {name: True for name in ("sideways", "hollow") if getattr(self, name)}
+        return own | {name: True for name in ("sideways", "hollow", "bare") if getattr(self, name)}
 
 
 def _numbers(values: Values) -> list[Any]:
@@ -173,6 +193,11 @@ class Panel:
     marks: Sequence[Mark] = ()
     rows: Sequence[str] | None = None
 
+    @property
+    def words(self) -> str:
+        """What is to be seen, and where."""
+        return f"{self.title}. {self.says}" if self.title else self.says
+
     def told(self, names: Sequence[str]) -> dict[str, Any]:
         """In what JSON has."""
         return {
@@ -204,19 +229,23 @@ class Chart:
     panels: Sequence[Panel]
     colours: dict[str, Colour]
 
+    def dashes(self) -> dict[str, tuple[str, str]]:
+        """Of each name: one is solid; the others can be told apart without their colours too."""
+        names = list(self.colours)
+        solid = next((name for name in names if name.startswith("BIV")), names[0])
+        others = itertools.cycle(DASHES)
+        return {name: SOLID if name == solid else next(others) for name in names}
+
     def told(self) -> dict[str, Any]:
         """In what JSON has."""
-        names = list(self.colours)
-        # One line is solid; the others can be told apart without their colours too.
-        solid = next((name for name in names if name.startswith("BIV")), names[0])
-        dashes = itertools.cycle(DASHES)
+        names, dashes = list(self.colours), self.dashes()
         return {
             "names": [
                 {
                     "name": name,
                     "light": colour.light,
                     "dark": colour.dark,
-                    "dash": "solid" if name == solid else next(dashes),
+                    "dash": dashes[name][0],
                 }
                 for name, colour in self.colours.items()
             ],
@@ -225,18 +254,19 @@ class Chart:
 
     def html(self) -> str:
         """Its place, its switches and its words; a script draws it."""
+        dashes = self.dashes()
         switches = "".join(
             f'<label><input type="checkbox" checked data-name="{k}">'
-            f'<span class="swatch" style="--light:{colour.light};--dark:{colour.dark}"></span>'
-            f"{escape(name)}</label>"
+            f'<svg class="swatch" viewBox="0 0 30 8" style="--light:{colour.light};'
+            f'--dark:{colour.dark}" aria-hidden="true"><line x1="0" x2="30" y1="4" y2="4" '
+            f'stroke-dasharray="{dashes[name][1]}"/></svg>{escape(name)}</label>'
             for k, (name, colour) in enumerate(self.colours.items())
         )
         legend = f'<fieldset class="names"><legend>Shown</legend>{switches}</fieldset>'
         plots = "".join(
-            f'<div class="plot{" rows" if panel.rows else ""}" role="img" tabindex="0" '
+            f'<div class="plot{" rows" if panel.rows else ""}" role="group" tabindex="0" '
             f'data-panel="{k}" style="--rows:{len(panel.rows or ())}" '
-            f'aria-label="{escape(f"{panel.title}. {panel.says}" if panel.title else panel.says)}">'
-            "</div>"
+            f'aria-label="{escape(panel.words)}"><p>{escape(panel.words)}</p></div>'
             for k, panel in enumerate(self.panels)
         )
         return (

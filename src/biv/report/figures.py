@@ -139,20 +139,22 @@ def colours(panel: Panel) -> list[Any]:
     """By method; what a panel varies of one method, along a scale."""
     import matplotlib as mpl
 
-    own = [_method_colour(line.run) for line in panel.lines]
+    sizes = [line.run.batch_size for line in panel.lines]
+    usual = Run.batch_size if Run.batch_size in sizes else sizes[0]
+    own = [_method_colour(line.run, usual) for line in panel.lines]
     alike = [position for position, colour in enumerate(own) if own.count(colour) > 1]
     for position in alike:
         own[position] = mpl.colormaps["viridis"](0.9 * position / (len(own) - 1))
     return own
 
 
-def _method_colour(run: Run) -> Any:
+def _method_colour(run: Run, usual_batch: int) -> Any:
     """One colour for one method with one setting; None where something else is varied."""
     import matplotlib as mpl
 
     if run.noise == CLEAN:
         return TRUTH_COLOUR
-    if run.noise.disturbance or run.batch_size != Run.batch_size:
+    if run.noise.disturbance or run.batch_size != usual_batch:
         return None
     if run.loss.kind == "biv" and run.loss not in METHOD_COLOURS:
         return mpl.colormaps["viridis"](0.9 * _EPSILONS.index(run.loss.epsilon) / len(_EPSILONS))

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -48,8 +48,17 @@ def inline(text: object, limit: int | None = None) -> str:
 
 
 def quoted(text: object) -> str:
-    """A name among other words."""
-    return f"“{clean(text, NAME_LENGTH)}”"
+    """A name among other words, none of which it turns round."""
+    return f"“\u2068{clean(text, NAME_LENGTH)}\u2069”"
+
+
+def made() -> str:
+    """By what, and how to use it: the last words of a page."""
+    return (
+        f"Made by biv {metadata.version('biv')}. This file is complete: it loads nothing and sends "
+        "nothing. On a chart: drag to zoom, double click for all of it; with the keyboard, + and - "
+        "zoom, arrows move, 0 shows all."
+    )
 
 
 class Part(Protocol):
@@ -139,7 +148,8 @@ class Cell:
 
     Attributes:
         text: What is shown.
-        value: What it is sorted by and written to CSV, if that is not the text.
+        value: What it is sorted by and written to CSV, if that is not the text; all that the text
+            says, or a column of its own says the rest.
         tone: "good", "bad", "open", "best", "lower", "higher" or "".
         drawing: SVG of our own making to stand before the text.
     """
@@ -155,6 +165,8 @@ class Cell:
         if self.value is None:
             return clean(self.text)
         if isinstance(self.value, float):
+            if self.value.is_integer():
+                return str(int(self.value))
             return repr(self.value) if math.isfinite(self.value) else ""
         return clean(self.value)
 

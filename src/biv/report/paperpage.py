@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from biv.report.page import (
     Section,
     Table,
     Text,
+    made,
 )
 
 POINTS = 150  # of a curve, at most: more than a screen shows of it
@@ -65,7 +65,6 @@ def contents(store: Store) -> list[Chosen]:
     found = []
     for dataset in dict.fromkeys(run.dataset for run in done):
         for preset in PRESETS.values():
-            # What several presets share, such as nothing so far, counts for each.
             asked = {run for run in _asked(dataset, preset.name, 1) if run in seeds}
             if asked:
                 own = [seed for run in asked for seed in seeds[run]]
@@ -89,13 +88,13 @@ def page(store: Store, chosen: Chosen, place: str) -> Page:
     """
     seeds = chosen.seeds
     results = store.results(_asked(chosen.dataset, chosen.preset, seeds))
-    made = artefacts(chosen.dataset, PRESETS[chosen.preset])
-    present = [a for a in made.values() if any(run in results for run in a.runs(seeds))]
+    grid = artefacts(chosen.dataset, PRESETS[chosen.preset])
+    present = [a for a in grid.values() if _comparable(a, results, seeds)]
     verdicts = [
         claim.test(results, seeds)
         for claim in claims(chosen.dataset, PRESETS[chosen.preset]).values()
-        if any(run in results for run in claim.runs(seeds))
     ]
+    verdicts = [verdict for verdict in verdicts if verdict.overall != "not run"]
     sections = []
     columns = None
     if present and present[0].name == "table1":
@@ -121,9 +120,19 @@ def page(store: Store, chosen: Chosen, place: str) -> Page:
         f"{len(results):,} trainings, {seeds} seed{'s' if seeds > 1 else ''}.",
         first,
         sections,
-        made=_made(),
+        made=made(),
         answers=more,
     )
+
+
+def _comparable(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> bool:
+    """Whether every panel that has runs has something to compare, and one has."""
+    counts = []
+    for panel in artefact.panels:
+        there = [any(run in results for run in line.runs(seeds)) for line in panel.lines]
+        counts.append((sum(there), len(there)))
+    enough = [found >= min(2, of) for found, of in counts]
+    return all(enough) or (artefact.name == "table1" and any(enough))
 
 
 def _named(dataset: str) -> str:
@@ -132,14 +141,6 @@ def _named(dataset: str) -> str:
         "bike2011": "the first year of Bike Sharing",
         "utkface": "UTKFace",
     }[dataset]
-
-
-def _made() -> str:
-    return (
-        f"Made by biv {metadata.version('biv')}. This file is complete: it loads nothing and sends "
-        "nothing. On a chart: drag to zoom, double click for all of it; with the keyboard, + and - "
-        "zoom, arrows move, 0 shows all."
-    )
 
 
 def _answers(
@@ -266,13 +267,19 @@ def _cells(columns: Sequence[Sequence[tables.Cell]]) -> Table:
     for cell in (cell for column in columns for cell in column):
         own = cell.ours.lowest if cell.ours else math.nan
         apart = own / cell.paper[0] - 1 if cell.paper else math.nan
-        paper = "diverged" if cell.paper is None else f"{cell.paper[0]:.3f} ± {cell.paper[1]:.3f}"
+        spread = cell.ours.lowest_std if cell.ours and len(cell.ours.curves) > 1 else math.nan
+        diverged = cell.ours.diverged if cell.ours else 0
+        best = "best" if cell.best else ""
+        printed, printed_std = cell.paper or (math.nan, math.nan)
         rows.append(
             [
                 Cell(cell.noise, float(cell.noise.removeprefix("α="))),
-                Cell(cell.method, tone="best" if cell.best else ""),
-                Cell(_ours(cell), own, "best" if cell.best else ""),
-                Cell(paper, cell.paper[0] if cell.paper else math.nan),
+                Cell(cell.method, tone=best),
+                Cell(_finite(own, ".3f") or ("" if cell.ours else "not run"), own, best),
+                Cell(_finite(spread, ".3f"), spread),
+                Cell(f"{diverged} of {len(cell.ours.seeds)}" if cell.ours and diverged else ""),
+                Cell(_finite(printed, ".3f") or "diverged", printed),
+                Cell(_finite(printed_std, ".3f"), printed_std),
                 _gauge(apart),
                 Cell(_finite(cell.ratio, ".2f"), cell.ratio),
                 Cell(_finite(cell.closed, ".0%"), cell.closed),
@@ -280,11 +287,13 @@ def _cells(columns: Sequence[Sequence[tables.Cell]]) -> Table:
         )
     return Table(
         "table1",
-        "The lowest of each noise is bold. The difference is ours beside the paper's mean.",
-        ["noise", "method", "ours", "paper", "difference", "over GT", "L2–GT gap closed"],
+        "The lowest of each noise is bold; ± is the standard deviation over seeds. The difference "
+        "is that of the means.",
+        ["noise", "method", "ours", "± ours", "diverged", "paper", "± paper", "difference",
+         "over GT", "gap closed"],
         rows,
-        numbers=(2, 3, 5, 6),
-    )
+        numbers=(2, 3, 5, 6, 8, 9),
+    )  # fmt: skip
 
 
 def _finite(value: float, form: str) -> str:
@@ -440,13 +449,13 @@ def _claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
     summary = Table(
         "claims",
         "Every claim. What each rests on is in the next table.",
-        ["claim", "says", "verdict", "strongest effect, a ratio", "of what"],
+        ["claim", "says", "verdict", "ratio that decides", "low", "high", "of what"],
         [
             [
                 Cell(str(v.claim.number), float(v.claim.number)),
                 v.claim.says,
                 _verdict(claim_texts.headline(v, seeds), v.overall),
-                *_strongest(v.findings),
+                *_deciding(v),
             ]
             for v in verdicts
         ],
@@ -454,13 +463,13 @@ def _claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
     parts = Table(
         "claims-parts",
         "All comparisons behind the claims, with 95 % intervals",
-        ["claim", "part", "claimed", "ratio, 95 % interval", "seeds", "verdict"],
+        ["claim", "part", "claimed", "ratio", "low", "high", "seeds", "verdict"],
         [
             [
                 Cell(str(v.claim.number), float(v.claim.number)),
                 found.what,
                 found.claimed if isinstance(found, Comparison) else "",
-                _interval(found),
+                *_interval(found),
                 Cell(str(found.seeds), float(found.seeds)),
                 _verdict(found.verdict, found.verdict),
             ]
@@ -477,34 +486,35 @@ def _claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
 
 
 def _verdict(words: str, kind: str) -> Cell:
-    return Cell(f"{SIGNS.get(kind, '')}{words}", kind, TONES.get(kind, ""))
+    return Cell(f"{SIGNS.get(kind, '')}{words}", tone=TONES.get(kind, ""))
 
 
-def _strongest(findings: Sequence[Finding]) -> tuple[Cell, str]:
-    """The comparison that is furthest from 1, and of what it is."""
-    compared = [f for f in findings if isinstance(f, Comparison) and f.ratio > 0]
-    compared = [f for f in compared if f.claimed != "shown"] or compared
-    if not compared:
-        return Cell(""), ""
-    found = max(compared, key=lambda f: abs(math.log(f.ratio)))
-    return _interval(found), found.what
+def _deciding(verdict: Verdict) -> tuple[Cell, Cell, Cell, str]:
+    """Of the comparisons with the claim's own verdict the one furthest from 1, and of what."""
+    compared = [f for f in verdict.findings if isinstance(f, Comparison) and f.ratio > 0]
+    own = [f for f in compared if f.verdict == verdict.overall]
+    if not own:
+        return Cell(""), Cell(""), Cell(""), ""
+    found = max(own, key=lambda f: abs(math.log(f.ratio)))
+    return (*_interval(found), found.what)
 
 
-def _interval(found: Finding) -> Cell:
-    """A ratio with its interval, drawn on an axis that all share."""
+def _interval(found: Finding) -> tuple[Cell, Cell, Cell]:
+    """A ratio and the ends of its 95 % interval, drawn on an axis that all share."""
+    nothing = Cell("")
     if not isinstance(found, Comparison):
         told = getattr(found, "told", None)
-        return Cell(told if told is not None else f"{found.times} of {found.seeds} runs")  # type: ignore[union-attr]
+        words = told if told is not None else f"{found.times} of {found.seeds} runs"  # type: ignore[union-attr]
+        return Cell(words), nothing, nothing
     if not math.isfinite(found.ratio):
-        return Cell("")
+        return nothing, nothing, nothing
 
     def place(ratio: float) -> float:
         low, high = map(math.log, AXIS)
         return 100 * (min(max(math.log(ratio), low), high) - low) / (high - low)
 
-    text, bar = f"{found.ratio:.3f}", ""
+    bar = ""
     if math.isfinite(found.low):
-        text += f" ({found.low:.3f} to {found.high:.3f})"
         bar = (
             f'<line class="bar" x1="{place(found.low):.1f}" x2="{place(found.high):.1f}" '
             'y1="6" y2="6"/>'
@@ -521,7 +531,8 @@ def _interval(found: Finding) -> Cell:
         f'<line class="one" x1="{place(1):.1f}" x2="{place(1):.1f}" y1="0" y2="12"/>{bar}'
         f'<circle class="dot" cx="{place(found.ratio):.1f}" cy="6" r="2.2"/></svg>'
     )
-    return Cell(text, found.ratio, drawing=drawing)
+    low, high = (Cell(_finite(end, ".3f"), end) for end in (found.low, found.high))
+    return Cell(f"{found.ratio:.3f}", found.ratio, drawing=drawing), low, high
 
 
 def _runs_section(results: Mapping[Run, Result]) -> Section:

@@ -3,11 +3,14 @@
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const root = document.documentElement;
+  root.classList.add("scripted");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let printing = false;
 
   const isDark = () => !printing && (root.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
-  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  // Before a page is printed its screen's colours still hold, which may be those of the dark.
+  const PAPER = { "--paper": "#fff", "--panel": "#fff", "--ink": "#000", "--soft": "#444", "--line": "#bbb" };
+  const css = (name) => (printing ? PAPER[name] : getComputedStyle(root).getPropertyValue(name).trim());
   // Plotly reads tags and entities in texts. A text of the page's is none of them, and one that is
   // written from right to left turns nothing round but itself.
   const plain = (text, limit = 60) => {
@@ -18,7 +21,7 @@
     const [r, g, b] = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
     return `rgba(${r},${g},${b},${share})`;
   };
-  const number = (value) => (value === null ? "" : String(Number(value.toPrecision(4))));
+  const number = (value) => (value === null ? "" : String(value)); // rounded already
 
   function hoverTexts(panel, series) {
     return series.x.map((x, k) => {
@@ -46,7 +49,7 @@
       }
       const trace = {
         ...common, x: series.x, y: panel.rows ? series.y.map((y) => plain(String(y))) : series.y,
-        type: series.kind === "bars" ? "bar" : "scatter", text: hoverTexts(panel, series),
+        type: "scatter", text: hoverTexts(panel, series),
         hovertemplate: `<b>${plain(own.name)}</b><br>%{text}<extra></extra>`,
       };
       if (series.kind === "line") {
@@ -56,7 +59,7 @@
         const many = !panel.rows && series.x.length > 500;
         trace.mode = "markers";
         trace.marker = {
-          color: colour, size: panel.rows ? 9 : many ? 4 : 5, opacity: many ? 0.55 : 1,
+          color: colour, size: panel.rows ? 9 : many ? 4 : 5, opacity: series.bare ? 0 : many ? 0.55 : 1,
           symbol: series.hollow ? "circle-open" : "circle", line: { width: series.hollow ? 2 : 0, color: colour },
         };
         if (series.low) {
@@ -118,16 +121,19 @@
       margin: { l: 12, r: 14, t: panel.title ? 34 : 16, b: 12 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
       font: { family: "system-ui, sans-serif", color: css("--ink"), size: 12 },
-      hovermode: "closest", dragmode: "zoom", bargap: 0.02,
+      hovermode: "closest", dragmode: touched.matches ? false : "zoom",
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--soft"), font: { color: css("--ink") }, align: "left" },
       xaxis: axis(panel.x, panel.log.includes("x"), panel.xRange, all("x")), yaxis: y, shapes, annotations,
     };
   }
 
+  // These buttons and no others: plotly has one that would send the chart to a server.
   const CONFIG = {
-    responsive: true, displaylogo: false, showTips: false, doubleClick: "reset",
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    responsive: true, displaylogo: false, showTips: false, doubleClick: "reset", plotlyServerURL: "",
+    modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
+  // A finger that goes down a page must not zoom what it passes.
+  const touched = matchMedia("(pointer: coarse)");
   const PRINTED = 660; // pixels that fit on a page, upright, of A4 or letter
   const drawn = new Set();
 
@@ -150,7 +156,9 @@
     const before = drawn.has(plot) && plot.layout;
     if (before && before.xaxis && before.xaxis.autorange === false) frame.xaxis.range = before.xaxis.range;
     if (before && before.yaxis && before.yaxis.autorange === false && !panel.rows) frame.yaxis.range = before.yaxis.range;
+    if (!drawn.has(plot)) plot.replaceChildren(); // the words that stood there
     Plotly.react(plot, data, frame, CONFIG);
+    for (const tool of plot.querySelectorAll(".modebar [tabindex], .modebar button, .modebar a")) tool.tabIndex = -1;
     drawn.add(plot);
     plot.dataset.drawn = "yes";
   }
