@@ -10,15 +10,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import biv
 from biv.cli import main
 from biv.cli import report as command
-from biv.experiments.artefacts import PRESETS, artefacts
+from biv.experiments.artefacts import BIV, PRESETS, artefacts
 from biv.experiments.store import Store
 from biv.owndata import ModelFolder
-from biv.report import figures, ownpage, paperpage
+from biv.report import figures, ownpage, paperpage, tables
 from biv.report.charts import (
     CONTRAST,
     DARK_CONTRAST,
@@ -31,7 +32,7 @@ from biv.report.charts import (
     contrast,
     rounded,
 )
-from biv.report.page import Cell, Commands, Page, Section, Table, Text, clean
+from biv.report.page import Cell, Commands, Page, Section, Table, Text, clean, quoted
 from experiments import results_of
 from test_commands import COLUMNS, SMALL, data
 
@@ -187,8 +188,9 @@ def texts(page):
 def test_a_report_without_a_comparison_says_how_to_have_one(model):
     page = ownpage.of_model(ModelFolder.read(model), "model")
     said = texts(page)
-    assert "biv compare FILE" in said
-    assert "Weighting by these error bars should be worth" in page.answer
+    table = model.parent / "data.csv"
+    assert f"biv compare {table} --target y --target-std s --features " in said
+    assert "weighting by these error bars should be worth" in page.answer
     assert f"biv train {model.parent / 'data.csv'} --target y" in said
 
 
@@ -242,6 +244,152 @@ def test_what_error_bars_alone_say(model, worth, words):
     assert words in ownpage._answers(evidence, None)[0]
 
 
+def changed(model, **result):
+    """A page whose fit had found something else."""
+    folder = ModelFolder.read(model)
+    about = {**folder.about, "result": {**folder.about["result"], **result}}
+    return ownpage.of_model(dataclasses.replace(folder, about=about), "m")
+
+
+def test_a_page_says_what_the_command_says_beside_its_scores(model):
+    assert not any("cannot be" in said for said in changed(model).answers)
+    assert "An error below 0 cannot be" in changed(model, mse=-9.0, mse_stderr=1.0).answers[-1]
+    told = changed(model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5).answers[-1]
+    assert "rank correlation +0.50" in told
+    assert "squared error is 7.5" in told
+
+
+def test_a_model_that_predicts_nothing_says_so_first(model):
+    page = changed(model, r2=0.003, r2_stderr=0.01)
+    assert page.answer.startswith("The model predicts next to nothing of these labels: R² 0.003")
+    assert "should be worth" in page.answers[0]
+
+
+def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
+    table = data(tmp_path / "data.csv")
+    frame = pd.read_csv(table)
+    frame.loc[[4, 9], "s"] = np.nan
+    frame.loc[4, "y"] += 1e4
+    frame.to_csv(table, index=False)
+    options = [*COLUMNS, *SMALL, "--unknown-variance", "median", "--out", str(tmp_path / "m")]
+    assert main(["train", str(table), *options]) == 0
+    folder = ModelFolder.read(tmp_path / "m")
+    assert folder.evidence.bars["count"] == 148
+    first = folder.evidence.look_at[0]
+    assert (first["where"], first["sigma_unknown"]) == (f"{table}, row 5", True)
+    said = texts(ownpage.of_model(folder, "m"))
+    assert "(taken)" in said
+    assert "148 labels that have one, of 150" in said
+
+
+def test_a_stream_shows_whose_error_bars_it_shows(model):
+    folder = ModelFolder.read(model)
+    evidence = dataclasses.replace(folder.evidence, rows=6_000)
+    said = texts(ownpage.of_model(dataclasses.replace(folder, evidence=evidence), "m"))
+    assert "σ² of 150 labels that were held out, of 6,000" in said
+
+
+def methods_told(*above):
+    names = ["BIV", "L2", "BIV, shuffled variances", "linear, weighted"]
+    rows = [
+        {"method": n, "mse": 1 + a, "mse_stderr": 0.5, "above_best": a, "above_best_stderr": 0.1}
+        for n, a in zip(names, above, strict=True)
+    ]
+    return {"label_variance": 2.0, "methods": rows}
+
+
+def test_methods_are_drawn_by_their_paired_differences():
+    (panel,) = ownpage._methods_chart(methods_told(0.0, 0.4, 0.8, 0.6)).panels
+    first = panel.series[0]
+    assert (list(first.x), list(first.y)) == ([0.0], ["BIV"])
+    others = dict(zip(panel.series[2].y, panel.series[2].x, strict=True))
+    assert others == {"L2": 0.2, "linear, weighted": 0.3}
+    assert panel.series[2].high[0] == pytest.approx(0.2 + 1.96 * 0.05)
+    assert panel.x_range is None
+
+
+def test_a_method_that_is_lost_does_not_squeeze_the_others():
+    chart = ownpage._methods_chart(methods_told(0.0, 0.4, 0.6, 4e5))
+    assert chart.panels[0].x_range[1] < 10
+    assert "Beyond the axis: linear, weighted." in chart.caption
+
+
+def test_faces_have_a_report(tmp_path):
+    """Whose batches are not of the usual size."""
+    store = Store(Path(__file__).parent.parent / "paper/faces/runs.sqlite")
+    (chosen,) = paperpage.contents(store)
+    page = paperpage.page(store, chosen, "paper/faces")
+    colours = next(c for c in page.charts() if c.key == "table1-curves").colours
+    assert colours["BIV"] == Colour.of(figures.METHOD_COLOURS[BIV])
+    assert page.write(tmp_path / "faces.html").stat().st_size < 8e6
+
+
+def test_half_a_figure_is_no_figure(tmp_path):
+    store = Store(tmp_path / "runs.sqlite")
+    grid = artefacts("bike2011", PRESETS["smoke"])
+    store.add(results_of(grid["table1"].runs(1)).values())
+    page = paperpage.page(store, paperpage.contents(store)[0], "results")
+    keys = {chart.key for chart in page.charts()}
+    assert {"table1-curves", "fig03", "fig12"} <= keys  # of which all panels have lines
+    assert not {"fig02", "fig09", "fig14"} & keys
+    (claims,) = [section for section in page.sections if section.key == "claims"]
+    assert ">not run<" not in claims.parts[1].html()
+    assert len(claims.parts[1].rows) < 20
+
+
+def test_tables_say_in_columns_what_they_show(tmp_path):
+    store = Store(tmp_path / "runs.sqlite")
+    grid = artefacts("bike2011", PRESETS["smoke"])
+    results = results_of(grid["table1"].runs(3))
+    columns = tables.cells(grid["table1"], results, 3)
+    table = paperpage._cells(columns)
+    first = columns[0][0].ours
+    values = dict(zip(table.columns, (cell.raw for cell in table.rows[0]), strict=True))
+    assert float(values["ours"]) == first.lowest
+    assert float(values["± ours"]) == first.lowest_std
+    assert (values["paper"], values["± paper"]) == ("0.327", "0.056")
+    assert len(store) == 0
+
+
+def test_a_whole_number_is_written_as_one():
+    assert (Cell("5", 5.0).raw, Cell("x", 0.5).raw, Cell("", math.nan).raw) == ("5", "0.5", "")
+
+
+def test_a_name_turns_nothing_round():
+    assert quoted("\u202eabc").startswith("“\u2068")
+    assert quoted("\u202eabc").endswith("\u2069”")
+
+
+def test_a_report_may_go_into_the_folder_of_its_model(model, tmp_path, capsys):
+    table, out = model.parent / "data.csv", tmp_path / "m"
+    assert (
+        main(
+            [
+                "train",
+                str(table),
+                *COLUMNS,
+                *SMALL,
+                "--out",
+                str(out),
+                "--report",
+                str(out / "page.html"),
+            ]
+        )
+        == 0
+    )
+    assert (out / "page.html").is_file()
+    assert "is not a folder" in fails(
+        capsys,
+        "train",
+        table,
+        *COLUMNS,
+        "--out",
+        tmp_path / "n",
+        "--report",
+        tmp_path / "o" / "p.html",
+    )
+
+
 def fails(capsys, *arguments):
     assert main([str(a) for a in arguments]) == 2
     return capsys.readouterr().err
@@ -277,7 +425,7 @@ def test_nothing_is_overwritten(model, tmp_path, capsys):
     [
         ("{", "must be what `biv compare --json` prints"),
         ("[]", "must be what `biv compare --json` prints"),
-        ('{"target": "y"}', "parts of it are missing"),
+        ('{"target": "y", "methods": []}', "parts of it are missing"),
         (
             '{"target": "z", "methods": [], "gain": 0, "control": 0, "folds": 2}',
             "of the label 'y'; found 'z'",

@@ -161,7 +161,7 @@ def test_tables_sort_copy_and_download(started, paper, tmp_path):
         section = page.locator("#table1 .table").first
         methods = section.locator("tbody tr td:nth-child(2)")
         first = methods.all_inner_texts()
-        head = section.get_by_role("button", name="ours")
+        head = section.locator("thead button").nth(2)
         head.click()
         column = section.locator("th[aria-sort=ascending]")
         assert column.inner_text().startswith("ours")
@@ -179,6 +179,7 @@ def test_tables_sort_copy_and_download(started, paper, tmp_path):
             rows = list(csv.reader(file))
         assert rows[0][:3] == ["noise", "method", "ours"]
         assert [float(row[2]) for row in rows[1:]] == values[::-1]
+        assert rows[0][3:7] == ["± ours", "diverged", "paper", "± paper"]
         section.get_by_role("button", name="Copy").click()
         page.get_by_text("Copied.").wait_for()
         assert opened.complaints == []
@@ -231,6 +232,46 @@ def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
             "[...document.querySelectorAll('.plot')].every(p => p._fullLayout.autosize)"
         )
         assert opened.complaints == []
+
+
+def test_what_is_printed_from_the_dark_is_black_on_white(started, own):
+    """A browser tells of printing while the colours of its screen still hold."""
+    with Opened(started, pages(own)[0], scheme="dark") as opened:
+        page = opened.page
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
+        assert ink == "rgb(0, 0, 0)"
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
+        assert sum(map(int, re.findall(r"\d+", ink)[:3])) > 600
+        assert opened.complaints == []
+
+
+def test_no_button_of_a_chart_leads_elsewhere(started, paper):
+    """Plotly has one that sends the chart to a server; it, or a new one, must not appear."""
+    with Opened(started, paper) as opened:
+        page = opened.page
+        page.locator(".plot .main-svg").first.wait_for()
+        buttons = page.locator(".plot").first.locator(".modebar-btn")
+        titles = buttons.evaluate_all("all => all.map(b => b.dataset.title || b.ariaLabel)")
+        assert len(titles) == 6
+        assert all(re.search(r"(?i)download|zoom|pan|reset", title) for title in titles), titles
+        assert buttons.evaluate_all("all => all.every(b => b.tabIndex === -1)")
+
+
+def test_a_finger_scrolls_past_charts(started, own):
+    with Opened(started, pages(own)[0], width=360, has_touch=True, is_mobile=True) as opened:
+        opened.page.locator(".plot").first.scroll_into_view_if_needed()
+        opened.page.locator(".plot .main-svg").first.wait_for()
+        assert opened.page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
+
+
+def test_without_scripts_there_are_words(started, paper):
+    with Opened(started, paper, java_script_enabled=False) as opened:
+        page = opened.page
+        assert "Lowest means" in page.locator("#fig03 .plot").inner_text()
+        assert not page.locator("fieldset.names").first.is_visible()
+        assert page.locator("#table1 tbody tr").first.is_visible()
 
 
 def test_one_can_choose_light_or_dark(started, paper):

@@ -80,8 +80,15 @@ def add_report(parser: argparse.ArgumentParser, where: str) -> None:
     report.add_argument("--no-report", action="store_true", help="write no report")
 
 
-def report_path(options: argparse.Namespace, default: Path) -> Path | None:
+def report_path(
+    options: argparse.Namespace, default: Path, made: Path | None = None
+) -> Path | None:
     """Where to, if a report is wanted and can be made.
+
+    Args:
+        options: Of the command.
+        default: Where to unless told otherwise.
+        made: A folder that will be there by then.
 
     Raises:
         ValueError: It cannot be written there.
@@ -95,10 +102,12 @@ def report_path(options: argparse.Namespace, default: Path) -> Path | None:
         return None
     if options.report is None:
         return default
-    return checked_path(Path(options.report), "--report", (".html", ".htm"), options.force)
+    return checked_path(Path(options.report), "--report", (".html", ".htm"), options.force, made)
 
 
-def checked_path(path: Path, option: str, suffixes: Sequence[str], force: bool) -> Path:
+def checked_path(
+    path: Path, option: str, suffixes: Sequence[str], force: bool, made: Path | None = None
+) -> Path:
     """A file that can be written, before the work and not after it.
 
     Raises:
@@ -108,7 +117,7 @@ def checked_path(path: Path, option: str, suffixes: Sequence[str], force: bool) 
         raise ValueError(f"{option} must end in {' or '.join(suffixes)}; found {path}")
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: --force replaces it")
-    if not path.parent.is_dir():
+    if not path.parent.is_dir() and path.parent != made:
         raise ValueError(f"{path.parent} is not a folder")
     return path
 

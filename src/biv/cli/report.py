@@ -27,6 +27,15 @@ compare` and `biv reproduce` make one by themselves; this makes it again, from w
 A comparison is what `biv compare --json` prints.
 """
 DEFAULT = Path("report.html")
+# What a page shows of a comparison.
+WANTED = {
+    "control", "failed", "folds", "gain", "gain_all_labels_alike", "label_variance", "methods",
+    "recommendation", "rows", "rows_in_all",
+}  # fmt: skip
+OF_METHODS = {
+    "above_best", "above_best_stderr", "as_good_as_best", "chosen", "method", "mse", "mse_stderr",
+    "seconds",
+}  # fmt: skip
 
 
 def add_to(commands: Any) -> None:
@@ -121,13 +130,14 @@ def read_comparison(path: Path, target: str) -> Mapping[str, Any]:
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        label, complete = told["target"], {"methods", "gain", "control", "folds"} <= set(told)
+        label, complete = told["target"], set(told) >= WANTED
+        complete = complete and all(set(method) >= OF_METHODS for method in told["methods"])
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} must be what `biv compare --json` prints: {error!r}") from error
+    if label != target:
+        raise ValueError(f"{path} must be a comparison of the label {target!r}; found {label!r}")
     if not complete:
         raise ValueError(
             f"{path} must be what `biv compare --json` prints; parts of it are missing"
         )
-    if label != target:
-        raise ValueError(f"{path} must be a comparison of the label {target!r}; found {label!r}")
     return dict(told)

@@ -156,7 +156,7 @@ def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, 
     comparison = None
     if options.comparison is not None:
         comparison = read_comparison(options.comparison, options.target)
-    return owndata.report_path(options, options.out / REPORT), comparison
+    return owndata.report_path(options, options.out / REPORT, made=options.out), comparison
 
 
 def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> None:
@@ -284,8 +284,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
-    from biv.owndata.relation import RELATED
     from biv.report.inspection import WIDTH, factor_text
+    from biv.report.trained import caveats
 
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
@@ -311,22 +311,7 @@ def _text(about: Any) -> str:
             f"{about['rows']:,} labels",
             f"  are the error bars right?   {told}",
         ]
-    if result["mse"] < -3 * result["mse_stderr"]:
-        lines.append(
-            "An error below 0 cannot be: the error bars are larger than the labels' noise. Is the "
-            "column σ and not σ² (--target-std), and in the units of the label?"
-        )
-    if abs(result["rank_correlation_with_label"]) >= RELATED:
-        text = (
-            "Error bars go with the label (rank correlation "
-            f"{result['rank_correlation_with_label']:+.2f}), so that these scores tell of one end "
-            "of the labels more than of the other. With all labels alike, the squared error is "
-            f"{result['mse_all_labels_alike']:.4g} ± {result['mse_all_labels_alike_stderr']:.2g}, "
-            "if the large error bars are right. Were error bars computed from the noisy labels, as "
-            "√n of a count n is, then weighting pulls predictions to one side: biv compare tells "
-            "whether to use them."
-        )
-        lines.append(textwrap.fill(text, WIDTH))
+    lines += [textwrap.fill(caveat, WIDTH) for caveat in caveats(result)]
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "
         f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."

@@ -141,7 +141,7 @@ class Comparison:
         if self.useful:
             return (
                 f"Use the error bars: with them the networks' error is {self.gain} than without, "
-                f"and {self.control} than with the same ones on the wrong rows."
+                f"and {self.control} than with the same ones on the wrong rows.{self._both_ways()}"
             )
         if self.useful is False:
             return f"Do not use the error bars: with them the networks' error is {self.gain}."
@@ -154,6 +154,16 @@ class Comparison:
         return (
             f"These {self.rows:,} rows do not show that error bars matter to the networks: with "
             f"them, the error is {self.gain}."
+        )
+
+    def _both_ways(self) -> str:
+        """Where weighted scores are not of all labels alike, what the others say."""
+        if self.alike is None:
+            return ""
+        return (
+            f" Error bars go with the label (rank correlation {self.correlation:+.2f}), so that "
+            f"this is of one end of the labels; with all labels alike the error is {self.alike} "
+            "(there, of the label variance)."
         )
 
     def _with_what(self) -> str:
@@ -414,4 +424,4 @@ class _Scores:
 def _effect(difference: Score, base: float) -> Effect:
     value, stderr = difference
     ends = (value, value - INTERVAL * stderr, value + INTERVAL * stderr)
-    return Effect(*(end / base for end in ends))
+    return Effect(*(min(end / base, 1.0) for end in ends))  # no error is lower than 0

@@ -60,12 +60,14 @@ class Evidence:
     Attributes:
         target: The label's name.
         rows: With a label.
+        looked_at: Of these, whose error bars are looked at; of a stream, those held out.
         judged: Rows that predictions are judged on.
         label_variance: Of the labels without their noise.
         tau2: The variance of the model's own error.
         epsilon: In the same units, if there is one.
-        bars: Of σ²: quantiles, a histogram, effective sample sizes, what weighting is worth, and
-            which share of the labels holds which share of the weight; None without error bars.
+        bars: Of σ² where it is known: quantiles, a histogram, effective sample sizes, what
+            weighting is worth, and which share of the labels holds which share of the weight; None
+            without error bars.
         cloud: Some rows: label, σ, prediction and its standard deviation.
         residuals: Mean squared residuals in bins of σ²; empty without error bars.
         coverage: How often labels lie within the intervals that are predicted, by their level.
@@ -75,6 +77,7 @@ class Evidence:
 
     target: str
     rows: int
+    looked_at: int
     judged: int
     label_variance: float
     tau2: float
@@ -147,30 +150,37 @@ class Evidence:
         used = np.isfinite(judged.variance) & np.isfinite(judged.predicted)
         places = judged.places[used]
         predicted, std, variance = (column[used] for column in judged[1:])
-        y = table.y[places]
+        y, given = table.y[places], table.variance
+        unknown = np.zeros(len(table), dtype=bool) if given is None else np.isnan(given)
         off = np.abs(y - predicted) / np.sqrt(np.maximum(variance + std**2, np.finfo(float).tiny))
         shown = _spread_out(len(places))
         return cls(
             table.target.name,
             len(table),
+            len(table),
             len(places),
             label_variance,
             tau2,
             epsilon,
-            None if seen is None else error_bars(seen.variance, label_variance, tau2, epsilon),
+            None if given is None else error_bars(given[~unknown], label_variance, tau2, epsilon),
             {
                 "y": y[shown].tolist(),
                 "sigma": np.sqrt(variance[shown]).tolist(),
                 "predicted": predicted[shown].tolist(),
                 "std": std[shown].tolist(),
             },
-            {} if seen is None else binned_residuals(variance, (y - predicted) ** 2),
+            {}
+            if seen is None
+            else binned_residuals(
+                variance[~unknown[places]], ((y - predicted) ** 2)[~unknown[places]]
+            ),
             coverage(off),
             [
                 {
                     "where": table.where(int(places[k])),
                     "y": float(y[k]),
                     "sigma": float(np.sqrt(variance[k])),
+                    "sigma_unknown": bool(unknown[places[k]]),
                     "predicted": float(predicted[k]),
                     "off": float(off[k]),
                 }
@@ -212,6 +222,7 @@ def error_bars(
         (3, 1.0, 1.2962962962962963)
     """
     finite = variance[np.isfinite(variance)]
+    worth = worth_of_weights(finite + tau2)
     positive = finite[finite > 0]
     wide = len(positive) > 0 and positive.max() > WIDE * positive.min()
     shares = positive / label_variance
@@ -228,16 +239,26 @@ def error_bars(
             "1/σ²": float(effective_batch_size(inverse_variance_weights(finite, 0.0))),
             "1/(σ²+τ²)": float(effective_batch_size(inverse_variance_weights(finite, tau2))),
         },
-        "worth": worth_of_weights(finite + tau2),
+        "worth": worth if np.isfinite(worth) else None,  # a label without noise beats any number
         "log": bool(wide),
         "edges": edges.tolist(),
         "histogram": np.histogram(shares, edges)[0].tolist(),
-        "weight_shares": weight_shares(finite, tau2 if epsilon is None else epsilon),
+        "weight_shares": weight_shares(finite, tau2, "1/(σ²+τ²)")
+        if epsilon is None
+        else weight_shares(finite, epsilon),
     }
 
 
-def weight_shares(finite: Floats, epsilon: float, points: int = 101) -> dict[str, list[float]]:
+def weight_shares(
+    finite: Floats, epsilon: float, name: str = "1/(σ²+ε)", points: int = 101
+) -> dict[str, list[float]]:
     """Which share of the weight the best labels hold, by their share of the labels.
+
+    Args:
+        finite: Variances.
+        epsilon: That is added to them.
+        name: Of these weights.
+        points: Of each curve.
 
     Example:
         >>> found = weight_shares(np.array([1.0, 3.0]), epsilon=0.0, points=3)
@@ -246,15 +267,15 @@ def weight_shares(finite: Floats, epsilon: float, points: int = 101) -> dict[str
     """
     labels = np.linspace(0, 1, points)
     ways = {"all alike": np.ones_like(finite)}
-    ways["1/(σ²+ε)"] = np.asarray(inverse_variance_weights(finite, epsilon))
+    ways[name] = np.asarray(inverse_variance_weights(finite, epsilon))
     if (finite > 0).all():
         ways["1/σ²"] = np.asarray(inverse_variance_weights(finite, 0.0))
     found = {"labels": labels.tolist()}
-    for name, weight in ways.items():
+    for way, weight in ways.items():
         if not np.isfinite(weight).all():  # ε is 0, and so is a variance: it has all the weight
             weight = np.isinf(weight).astype(float)
         held = np.concatenate([[0.0], np.cumsum(np.sort(weight)[::-1]) / weight.sum()])
-        found[name] = np.interp(labels * len(weight), np.arange(len(held)), held).tolist()
+        found[way] = np.interp(labels * len(weight), np.arange(len(held)), held).tolist()
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -26,10 +27,13 @@ from biv.report.page import (
     Table,
     Text,
     clean,
+    made,
     quoted,
 )
+from biv.report.trained import caveats
 
 Z = 1.96  # standard errors to each side: 95 %
+OFF_SCALE = 12.0  # times the median above the best: what lies beyond is named, not drawn
 LITTLE = 1.1  # times as many labels: what weighting is worth, and not worth a word
 UNSEEN = "rows that the networks had not seen"
 
@@ -45,13 +49,20 @@ def of_model(folder: ModelFolder, place: str) -> Page:
         raise ValueError(f"{place} has no evidence.json: it is of an older biv. Train it again")
     sections = [
         *_error_bars(evidence),
-        *_bought(evidence, folder.comparison),
-        _learning(result),
+        *_bought(evidence, folder.comparison, _compare_command(folder)),
+        _learning(result, noisy=evidence.bars is not None),
         *_predictions(evidence),
         _look_at(evidence),
         _about_model(folder, place),
     ]
     first, *more = _answers(evidence, folder.comparison)
+    more += caveats(result)
+    if result["r2"] < 2 * result["r2_stderr"]:
+        more = [first, *more]
+        first = (
+            f"The model predicts next to nothing of these labels: R² {result['r2']:.3f} ± "
+            f"{result['r2_stderr']:.3f} on {UNSEEN}."
+        )
     return Page(
         f"Error bars of {quoted(evidence.target)}"
         if evidence.bars
@@ -61,7 +72,7 @@ def of_model(folder: ModelFolder, place: str) -> Page:
         first,
         sections,
         parts=[_model_figures(evidence, result)],
-        made=_made(),
+        made=made(),
         answers=more,
     )
 
@@ -89,7 +100,7 @@ def of_comparison(evidence: Evidence, told: Mapping[str, Any], command: str) -> 
     )
     sections = [
         *_error_bars(evidence),
-        *_bought(evidence, told),
+        *_bought(evidence, told, ""),
         *_predictions(evidence),
         _look_at(evidence),
         repeat,
@@ -101,16 +112,8 @@ def of_comparison(evidence: Evidence, told: Mapping[str, Any], command: str) -> 
         first,
         sections,
         parts=[Figures(figures)],
-        made=_made(),
+        made=made(),
         answers=more,
-    )
-
-
-def _made() -> str:
-    return (
-        f"Made by biv {metadata.version('biv')}. This file is complete: it loads nothing and sends "
-        "nothing. On a chart: drag to zoom, double click for all of it; with the keyboard, + and - "
-        "zoom, arrows move, 0 shows all."
     )
 
 
@@ -137,39 +140,35 @@ def _answers(evidence: Evidence, told: Mapping[str, Any] | None) -> list[str]:
         first = "Some labels have no noise at all: weighting lets the model learn most from them."
     elif worth < LITTLE:
         first = (
-            "These error bars differ too little to matter: weighting by them changes next to "
-            "nothing."
+            "Beside the model's own error (τ = "
+            f"{math.sqrt(max(evidence.tau2, 0.0)):.3g}) these error bars differ too little to "
+            "matter: weighting by them changes next to nothing."
         )
     else:
         first = (
-            "Weighting by these error bars should be worth "
-            f"{worth:.2g} times as many labels, if they are right: biv compare measures it."
+            "If they are right, weighting by these error bars should be worth "
+            f"{f'{worth:.2g}' if worth < 100 else 'more than a hundred'} times as many labels, as "
+            "far as their noise is what limits the model: biv compare measures it."
         )
     return [first]
 
 
-def _label_figures(evidence: Evidence) -> list[Figure]:
-    found = [
-        Figure("label variance", f"{evidence.label_variance:.4g}", "without the labels' noise")
-    ]
+def _label_figures(evidence: Evidence, counting: float | None = None) -> list[Figure]:
+    """What labels and error bars amount to; `counting`, so many of all labels."""
+    noisy = evidence.bars is not None
+    note = "without the labels' noise" if noisy else "with their noise"
+    found = [Figure("label variance", f"{evidence.label_variance:.4g}", note)]
     if evidence.bars:
-        sizes = evidence.bars["effective_sample_size"]
         median = evidence.bars["quantiles"]["0.5"] / evidence.label_variance
-        found += [
-            Figure("median σ²", f"{median:.3g}", "of the label variance"),
-            Figure(
-                "effective sample size",
-                f"{sizes['1/(σ²+τ²)']:,.0f}",
-                f"of {evidence.bars['count']:,} labels, by 1/(σ²+τ²)",
-            ),
-        ]
-    found.append(
-        Figure(
-            "the model's own error, τ",
-            f"{math.sqrt(max(evidence.tau2, 0.0)):.4g}",
-            "in units of the label",
-        )
-    )
+        found.append(Figure("median σ²", f"{median:.3g}", "of the label variance"))
+        size, count = counting, evidence.rows
+        if size is None:
+            size = evidence.bars["effective_sample_size"]["1/(σ²+τ²)"]
+            count = evidence.bars["count"]
+        note = f"of {count:,} labels, by 1/(σ²+τ²)"
+        found.append(Figure("effective sample size", f"{size:,.0f}", note))
+    own = f"{math.sqrt(max(evidence.tau2, 0.0)):.4g}"
+    found.append(Figure("the model's own error, τ", own, "in units of the label"))
     return found
 
 
@@ -180,12 +179,25 @@ def _model_figures(evidence: Evidence, result: Mapping[str, Any]) -> Figures:
             f"{result['r2']:.3f}",
             f"± {result['r2_stderr']:.3f}, of {UNSEEN}",
         ),
-        *_label_figures(evidence),
+        *_label_figures(evidence, result["effective_sample_size"]),
     ]
     if result["epsilon"] is not None:
         note = f"{result['relative_epsilon']:.3g} of the label variance"
         found.append(Figure("ε", f"{result['epsilon']:.4g}", note))
     return Figures(found)
+
+
+def _compare_command(folder: ModelFolder) -> str:
+    """That would compare methods on the same columns."""
+    target = folder.target
+    words = ["biv", "compare", *folder.about["files"], "--target", target.name]
+    if target.interval is not None:
+        words += ["--target-interval", *target.interval, "--level", f"{target.level:g}"]
+    elif target.error_bars:
+        words += ["--target-std" if target.std else "--target-var", target.error_bars[0]]
+    if target.weight is not None:
+        words += ["--weight", target.weight]
+    return shlex.join([*words, "--features", *folder.schema.names, "--json"])
 
 
 def _error_bars(evidence: Evidence) -> list[Section]:
@@ -196,7 +208,7 @@ def _error_bars(evidence: Evidence) -> list[Section]:
     names = {"0": "lowest", "0.5": "median", "1": "highest"}
     table = Table(
         "error-bars",
-        "σ² of all labels",
+        f"σ² of {_whose(evidence)}",
         ["labels", "σ²", "σ", "σ² in units of the label variance"],
         [
             [
@@ -229,6 +241,17 @@ def _error_bars(evidence: Evidence) -> list[Section]:
         ]
         parts += [Text("To look at:"), Bullets(items)] if items else []
     return [Section("error-bars", "What the error bars look like", parts)]
+
+
+def _whose(evidence: Evidence) -> str:
+    """Labels whose error bars are shown."""
+    assert evidence.bars is not None
+    words = f"{evidence.bars['count']:,} labels"
+    if evidence.looked_at < evidence.rows:
+        words += f" that were held out, of {evidence.rows:,}"
+    elif evidence.bars["count"] < evidence.rows:
+        words += f" that have one, of {evidence.rows:,}"
+    return words
 
 
 def _bars_chart(evidence: Evidence, bars: Mapping[str, Any]) -> Chart:
@@ -275,12 +298,13 @@ def _bars_chart(evidence: Evidence, bars: Mapping[str, Any]) -> Chart:
             + f", of {bars['count']:,} labels.",
         ),
     ]  # fmt: skip
-    colours = {"labels": BLUE, "all alike": GREY, "1/(σ²+ε)": GREEN, "1/σ²": ORANGE}
+    colours = {"labels": BLUE, "all alike": GREY, "1/σ²": ORANGE}
+    colours |= {"1/(σ²+ε)": GREEN, "1/(σ²+τ²)": GREEN}
     shown = {series.name for panel in panels for series in panel.series}
     return Chart(
         "error-bars-chart",
-        f"The histogram and the weights are of all labels with an error bar; the cloud shows "
-        f"{len(used):,} of them.",
+        f"The histogram and the weights are of {_whose(evidence)}; the cloud shows {len(used):,} "
+        "of them.",
         panels,
         {name: colour for name, colour in colours.items() if name in shown},
     )
@@ -291,7 +315,8 @@ def _steps(edges: Any, counts: Sequence[float]) -> tuple[list[float], list[float
     return x.tolist(), np.repeat(counts, 2).tolist()
 
 
-def _bought(evidence: Evidence, told: Mapping[str, Any] | None) -> list[Section]:
+def _bought(evidence: Evidence, told: Mapping[str, Any] | None, command: str) -> list[Section]:
+    """What was compared; or with which command it can be."""
     if evidence.bars is None:
         return []
     heading = "What weighting bought"
@@ -307,7 +332,7 @@ def _bought(evidence: Evidence, told: Mapping[str, Any] | None) -> list[Section]
             "has the result:"
         )
         commands = [
-            "biv compare FILE --target … --target-std … --json > comparison.json",
+            f"{command} > comparison.json",
             "biv report MODEL --comparison comparison.json -o report.html --force",
         ]
         return [Section("bought", heading, [Text(words), Commands(commands)])]
@@ -321,28 +346,29 @@ def _bought(evidence: Evidence, told: Mapping[str, Any] | None) -> list[Section]
     if told["gain_all_labels_alike"] is not None:
         alike = told["gain_all_labels_alike"]
         note = f"{_range(alike)}, of the label variance"
-        figures.append(Figure("beside L2, all labels alike", _effect(alike), note))
+        figures.append(Figure("BIV beside L2, if all labels count alike", _effect(alike), note))
     table = Table(
         "methods",
-        f"{told['rows']:,} rows, {told['folds']} folds; the lowest error first",
-        ["method", "error", "standard error", "above the best", "as good?", "seconds", "chosen"],
+        f"{told['rows']:,} of {told['rows_in_all']:,} rows, {told['folds']} folds; errors in units "
+        "of the label variance, the lowest first; ± is a standard error, of differences that are "
+        "paired",
+        ["method", "error", "± error", "above the best", "± above", "shown to be worse?", "seconds",
+         "chosen"],
         [
             [
                 Cell(m["method"], tone="best" if k == 0 else ""),
                 Cell(f"{m['mse'] / scale:.4f}", m["mse"] / scale),
                 Cell(f"{m['mse_stderr'] / scale:.4f}", m["mse_stderr"] / scale),
-                Cell(
-                    f"{m['above_best'] / scale:+.4f} ± {m['above_best_stderr'] / scale:.4f}",
-                    m["above_best"] / scale,
-                ),
-                "yes" if m["as_good_as_best"] else "no",
+                Cell(f"{m['above_best'] / scale:+.4f}", m["above_best"] / scale),
+                Cell(f"{m['above_best_stderr'] / scale:.4f}", m["above_best_stderr"] / scale),
+                "no" if m["as_good_as_best"] else "yes",
                 Cell(f"{m['seconds']:.0f}", float(m["seconds"])),
                 m["chosen"],
             ]
             for k, m in enumerate(rows)
         ],
-        numbers=(1, 2, 3, 5),
-    )
+        numbers=(1, 2, 3, 4, 6),
+    )  # fmt: skip
     parts: list[Part | Chart] = [Figures(figures), _methods_chart(told), table]
     failed = [f"{name} has no answer here: {reason}" for name, reason in told["failed"].items()]
     if failed:
@@ -366,11 +392,15 @@ def _methods_chart(told: Mapping[str, Any]) -> Chart:
     def kind(name: str) -> str:
         return {BIV: "BIV", SHUFFLED: "shuffled error bars"}.get(name, "others")
 
+    above = [m["above_best"] / scale for m in told["methods"]]
+    # One that is lost, among others that are close, would make dots of them all.
+    most = max(OFF_SCALE * float(np.median(above)), 1e-12)
+    beyond = [m["method"] for m, a in zip(told["methods"], above, strict=True) if a > most]
     series = []
     for name in kinds:
         own = [m for m in told["methods"] if kind(m["method"]) == name]
-        values = [m["mse"] / scale for m in own]
-        half = [Z * m["mse_stderr"] / scale for m in own]
+        values = [m["above_best"] / scale for m in own]
+        half = [Z * m["above_best_stderr"] / scale for m in own]
         series.append(
             Series(
                 name,
@@ -382,23 +412,30 @@ def _methods_chart(told: Mapping[str, Any]) -> Chart:
                 sideways=True,
             )
         )
-    said = "; ".join(f"{m['method']} {m['mse'] / scale:.4f}" for m in told["methods"])
+    said = "; ".join(
+        f"{m['method']} {m['mse'] / scale:.4f}, {a:+.4f}"
+        for m, a in zip(told["methods"], above, strict=True)
+    )
     panel = Panel(
         "",
-        "error / label variance",
+        "error above the best / label variance",
         "",
         series,
-        f"Errors, the lowest first: {said}.",
+        f"Errors, the lowest first, and what they are above the best: {said}.",
         rows=[m["method"] for m in told["methods"]],
+        x_range=(-0.15 * most, most) if beyond else None,
+        marks=[Mark(0.0, "the best")],
     )
     caption = (
-        "Mean squared errors to the true labels of rows left out, with 95 % intervals. Methods are "
-        "compared on the same rows: their differences, in the table, are surer than the intervals."
+        "How much higher the mean squared error to the true labels is than that of the best, on "
+        "the same rows left out, with 95 % intervals of the paired difference."
     )
+    if beyond:
+        caption += f" Beyond the axis: {', '.join(beyond)}."
     return Chart("methods-chart", caption, [panel], kinds)
 
 
-def _learning(result: Mapping[str, Any]) -> Section:
+def _learning(result: Mapping[str, Any], *, noisy: bool) -> Section:
     scores = [math.nan if s is None else s for s in result["history"]]
     epochs = list(range(1, len(scores) + 1))
     chosen = result["epoch"]
@@ -449,12 +486,16 @@ def _learning(result: Mapping[str, Any]) -> Section:
         numbers=(1,),
     )
     text = Text(
-        f"Epoch {chosen} of {len(scores)} was chosen by the error on {UNSEEN}, with the noise of "
-        "their labels taken out: no clean label was needed."
+        f"Epoch {chosen} of {len(scores)} was chosen by the error on {UNSEEN}"
+        + (
+            ", with the noise of their labels taken out: no clean label was needed."
+            if noisy
+            else "."
+        )
     )
     caption = (
-        "Mean squared errors to the true labels, the noise taken out. A curve that still falls at "
-        "its end asks for more epochs."
+        f"Mean squared errors{' to the labels without their noise' if noisy else ''}. A curve "
+        "that still falls at its end asks for more epochs."
     )
     chart = Chart("learning-chart", caption, panels, colours)
     return Section("learning", "How it learned", [text, chart, table])
@@ -463,13 +504,14 @@ def _learning(result: Mapping[str, Any]) -> Section:
 def _predictions(evidence: Evidence) -> list[Section]:
     cloud = {name: np.array(values) for name, values in evidence.cloud.items()}
     y, sigma, predicted = cloud["y"], cloud["sigma"], cloud["predicted"]
-    ends = [float(min(y.min(), predicted.min())), float(max(y.max(), predicted.max()))]
+    ends = [float(predicted.min()), float(predicted.max())]
     noisy = evidence.bars is not None
     few = np.linspace(0, len(y) - 1, min(len(y), 300)).round().astype(int)
     series = [Series("labels", predicted, y, "dots")]
     if noisy:
         low, high = y[few] - sigma[few], y[few] + sigma[few]
-        series.append(Series("error bars, σ", predicted[few], y[few], "dots", low=low, high=high))
+        bars = Series("error bars, σ", predicted[few], y[few], "dots", low, high, bare=True)
+        series.insert(0, bars)
     series.append(Series("equal", ends, ends))
     covered = evidence.coverage
     share = dict(zip(covered["level"], covered["found"], strict=True))
@@ -480,8 +522,10 @@ def _predictions(evidence: Evidence) -> list[Section]:
             "predictions-chart",
             f"{len(y):,} of {evidence.judged:,} rows"
             + (f", {len(few):,} of them with their error bars." if noisy else ".")
-            + " To the right: of the intervals that are predicted (the label's own σ² added), how "
-            "many hold the label. On the line they are right; above it, wider than they need be.",
+            + " To the right: of intervals about these predictions, as wide as the model says"
+            + (" and the label's own σ² makes them" if noisy else "")
+            + ", how many hold the label. On the line they are right; above it, wider than they "
+            "need be. (Widths are those of the whole ensemble, or τ.)",
             [
                 Panel(
                     "Predictions and labels",
@@ -544,6 +588,7 @@ def _predictions(evidence: Evidence) -> list[Section]:
                 ],
                 f"{float(np.mean(np.abs(residual) <= Z * width)):.0%} of the residuals lie within "
                 "1.96 √(σ²+τ²).",
+                log="x" if log and x[0] > 0 else "",
             ),
             Panel(
                 "Do they grow with σ² as they should?",
@@ -593,7 +638,9 @@ def _look_at(evidence: Evidence) -> Section:
             [
                 row["where"],
                 Cell(f"{row['y']:.6g}", row["y"]),
-                Cell(f"{row['sigma']:.4g}", row["sigma"]),
+                Cell(
+                    f"{row['sigma']:.4g}{' (taken)' if row['sigma_unknown'] else ''}", row["sigma"]
+                ),
                 Cell(f"{row['predicted']:.6g}", row["predicted"]),
                 Cell(f"{row['off']:.1f}", row["off"]),
             ]

@@ -1,0 +1,33 @@
+"""What must be said beside the scores of a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from biv.owndata.relation import RELATED
+
+
+def caveats(result: Mapping[str, Any]) -> list[str]:
+    """Sentences, none where the scores can be taken as they are.
+
+    Args:
+        result: What a fit found out, as a model folder keeps it.
+    """
+    said = []
+    if result["mse"] < -3 * result["mse_stderr"]:
+        said.append(
+            "An error below 0 cannot be: the error bars are larger than the labels' noise. Is the "
+            "column σ and not σ² (--target-std), and in the units of the label?"
+        )
+    if abs(result["rank_correlation_with_label"]) >= RELATED:
+        said.append(
+            "Error bars go with the label (rank correlation "
+            f"{result['rank_correlation_with_label']:+.2f}), so that these scores tell of one end "
+            "of the labels more than of the other. With all labels alike, the squared error is "
+            f"{result['mse_all_labels_alike']:.4g} ± {result['mse_all_labels_alike_stderr']:.2g}, "
+            "if the large error bars are right. Were error bars computed from the noisy labels, as "
+            "√n of a count n is, then weighting pulls predictions to one side: biv compare tells "
+            "whether to use them."
+        )
+    return said
