@@ -58,10 +58,10 @@ class Ranks:
             store = dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
-        try:
-            yield cls.of_world()
-        finally:
-            dist.destroy_process_group()
+        yield cls.of_world()
+        # Not after an error: a group whose other end is gone may take the process down with it,
+        # which is about to end and says why.
+        dist.destroy_process_group()
 
     @classmethod
     def of_world(cls) -> Ranks:
