@@ -468,6 +468,8 @@ def test_an_older_folder_is_told_to_be_trained_again(model, tmp_path, capsys):
     assert "found 'biv evidence 0'" in fails(capsys, "report", tmp_path)
     (tmp_path / "evidence.json").write_text("{")
     assert "evidence.json is damaged" in fails(capsys, "report", tmp_path)
+    table = model.parent / "data.csv"  # predictions do without it
+    assert main(["predict", str(tmp_path), str(table), "--out", str(tmp_path / "p.csv")]) == 0
 
 
 def test_a_store_of_several_kinds_says_which_is_shown(tmp_path, capsys):

@@ -62,13 +62,12 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
     )
 
 
-def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True, writes: bool = True) -> None:
+def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
     """What every command has."""
     if seed:
         parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON, for machines, and no text")
-    if writes:
-        parser.add_argument("--force", action="store_true", help="replace what is there already")
+    parser.add_argument("--force", action="store_true", help="replace what is there already")
 
 
 def add_report(parser: argparse.ArgumentParser, where: str) -> None:

@@ -54,7 +54,7 @@ def call(options: argparse.Namespace) -> int:
     owndata.require_libraries()
     from biv.owndata import ModelFolder, write_predictions
 
-    folder = ModelFolder.read(options.model)
+    folder = ModelFolder.read(options.model, for_report=False)
     files = Files(options.files)
     suffix = "".join(files.paths[0].suffixes[-2:]).lower()
     if not suffix.endswith(".gz"):

@@ -141,8 +141,12 @@ class ModelFolder:
             left.unlink()
 
     @classmethod
-    def read(cls, folder: str | Path) -> ModelFolder:
+    def read(cls, folder: str | Path, *, for_report: bool = True) -> ModelFolder:
         """What :meth:`train` wrote.
+
+        Args:
+            folder: Of the model.
+            for_report: Whether to read what a report needs, which predictions do not.
 
         Raises:
             ValueError: It is not a model folder, is unfinished, damaged or of another version.
@@ -170,7 +174,9 @@ class ModelFolder:
                 f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
                 f"this is biv {metadata.version('biv')}"
             )
-        evidence, comparison = (_read_json(folder / name) for name in (EVIDENCE, COMPARISON))
+        evidence, comparison = (
+            _read_json(folder / name) if for_report else None for name in (EVIDENCE, COMPARISON)
+        )
         return cls(
             BIVRegressor.load(folder / MODEL),
             schema,
