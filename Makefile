@@ -8,8 +8,8 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help browser demo test quick check format mutants bench bench-quality bench-table bench-scale \
-        bench-report clean
+.PHONY: help browser demo test quick check docs pictures format mutants bench bench-quality \
+        bench-alternatives bench-table bench-scale bench-report clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -49,6 +49,13 @@ check: $(STAMP) browser ## format, lint, types, import direction, tests
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST)
 
+docs: $(STAMP) ## the documentation as a site, in build/docs; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo 'build/docs/index.html'
+
+pictures: $(STAMP) ## the pictures of README and docs, from stored results
+	$(BIN)/python docs/pictures.py
+
 format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -63,6 +70,9 @@ bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops, im
 
 bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: half an hour, goes on where it stopped
 	$(BIN)/python benchmarks/quality.py --out build/bench/quality.md
+
+bench-alternatives: $(STAMP) ## biv beside torch, scikit-learn, GPyTorch, astroNN and LightGBM: half an hour
+	$(BIN)/python benchmarks/alternatives.py --out build/bench/alternatives.md
 
 bench-table: $(STAMP) ## a million rows through the command: time and memory, ten minutes
 	$(BIN)/python benchmarks/table.py --out build/bench/table.md

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from biv._pages import see
+
 BAD_ROWS_SHOWN = 3
 
 
@@ -109,7 +111,7 @@ def floating_tensor(name: str, value: object) -> Tensor:
     """A real floating-point tensor."""
     if not isinstance(value, Tensor):
         fix = f": use torch.as_tensor({name})" if isinstance(value, (np.ndarray, list)) else ""
-        raise TypeError(f"{name} must be a torch.Tensor; found {describe(value)}{fix}")
+        raise TypeError(f"{name} must be a torch.Tensor; found {describe(value)}{fix}{see(name)}")
     if not value.is_floating_point():
         fix = "" if value.is_complex() else f": use {name}.float()"
         raise TypeError(
@@ -134,7 +136,7 @@ def constant(name: str, value: Tensor) -> None:
     if value.requires_grad:
         raise ValueError(
             f"{name} must not require grad: it sets the weights, which are constants of the loss; "
-            f"found requires_grad=True: use {name}.detach()"
+            f"found requires_grad=True: use {name}.detach(){see(name)}"
         )
 
 
@@ -151,7 +153,7 @@ def same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     if value.shape != like.shape:
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}{see(name)}"
         )
 
 
@@ -163,7 +165,7 @@ def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
         one_a_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_a_row}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}{see(name)}"
         )
     return value
 
@@ -194,7 +196,7 @@ def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
     bad = (~good).nonzero()
     shown = ", ".join(f"{value[tuple(i)].item():g} at {_index(i)}" for i in bad[:BAD_ROWS_SHOWN])
     rest = f" ({len(bad)} bad elements in all)" if len(bad) > BAD_ROWS_SHOWN else ""
-    raise ValueError(f"{name} must be {expected}; found {shown}{rest}")
+    raise ValueError(f"{name} must be {expected}; found {shown}{rest}{see(name)}")
 
 
 def _index(position: Tensor) -> str:

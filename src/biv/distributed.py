@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from biv import _checks, weights
+from biv._pages import see
 from biv.sums import Labels, LossSums, Weighted
 from biv.weightings import Scope, Weighting
 
@@ -137,7 +138,7 @@ def require_group(group: object) -> None:
 def _no_group(found: str) -> NoReturn:
     raise TypeError(
         "process_group must be None or a torch.distributed.ProcessGroup of which this process is "
-        f"a member (torch.distributed.group.WORLD, once initialised); {found}"
+        f"a member (torch.distributed.group.WORLD, once initialised); {found}{see('process_group')}"
     )
 
 

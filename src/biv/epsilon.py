@@ -18,6 +18,7 @@ from torch import Tensor
 
 from biv import _arrays, _checks, _search, weights
 from biv._arrays import Array
+from biv._pages import see
 
 SIZE_TOLERANCE = 1e-6  # a size counts as reached at size·(1 − SIZE_TOLERANCE)
 
@@ -75,7 +76,7 @@ def _require_reachable(size: float | Tensor, available: Tensor) -> None:
         raise ValueError(
             "size must be at most the number of elements of finite variance"
             f"{batch}, {int(available[unreachable][0])}: no epsilon reaches more; "
-            f"found {float(size):g}"
+            f"found {float(size):g}{see('epsilon')}"
         )
 
 
@@ -227,7 +228,7 @@ class MinimumBatchSize(EpsilonPolicy):
             if size < 1:
                 raise ValueError(
                     f"size must be a finite number >= 1; found {size:g}: "
-                    f"for a share of the batch use fraction={size:g}"
+                    f"for a share of the batch use fraction={size:g}{see('epsilon')}"
                 )
             object.__setattr__(self, "size", size)
         else:
@@ -250,7 +251,7 @@ class MinimumBatchSize(EpsilonPolicy):
             raise ValueError(
                 f"MinimumBatchSize(size={self.size:g}) needs at least as many usable elements; "
                 f"found {int(available)} in this batch: use MinimumBatchSize(fraction=...), "
-                "a smaller size, or drop the incomplete batch"
+                f"a smaller size, or drop the incomplete batch{see('epsilon')}"
             )
 
 
@@ -261,4 +262,5 @@ def as_policy(epsilon: float | Tensor | EpsilonPolicy) -> EpsilonPolicy:
     try:
         return Fixed(epsilon)
     except TypeError as error:
-        raise TypeError(f"{error}: or give a policy, MinimumBatchSize(fraction=0.5) say") from None
+        policy = "MinimumBatchSize(fraction=0.5) say"
+        raise TypeError(f"{error}: or give a policy, {policy}{see('epsilon')}") from None

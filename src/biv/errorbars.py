@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
+from biv._pages import see
 
 Array = npt.NDArray[Any]
 
@@ -56,24 +57,26 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
         ([[0.25], [inf]], 'y_std')
     """
     if y_var is not None and y_std is not None:
-        raise ValueError("give y_var or y_std, not both")
+        raise ValueError(f"give y_var or y_std, not both{see('y_var')}")
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
     try:
         value = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from error
+        raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
     rows = len(y)
     if value.ndim == 0:
         value = np.broadcast_to(value, (rows,))
     if value.shape not in (y.shape, (rows, 1), (rows,)):
-        raise ValueError(f"{name} must have the shape of y, {y.shape}; found {value.shape}")
+        raise ValueError(
+            f"{name} must have the shape of y, {y.shape}; found {value.shape}{see(name)}"
+        )
     labels = y.reshape(rows, -1)
     value = np.broadcast_to(value.reshape(rows, -1), labels.shape)
     value = np.where(np.isnan(labels), np.inf, value)
     if (value < 0).any():
-        raise ValueError(f"{name} must be at least 0; found less in {_rows(value < 0)}")
+        raise ValueError(f"{name} must be at least 0; found less in {_rows(value < 0)}{see(name)}")
     return ErrorBars(value if name == "y_var" else value**2, name)
 
 
@@ -84,7 +87,9 @@ def require_known(bars: ErrorBars | None, how: str = "") -> None:
         ValueError: It names the first rows, and says `how` to go on.
     """
     if bars is not None and bars.unknown.any():
-        raise ValueError(f"{bars.name} must not be NaN; found it in {_rows(bars.unknown)}{how}")
+        raise ValueError(
+            f"{bars.name} must not be NaN; found it in {_rows(bars.unknown)}{how}{see(bars.name)}"
+        )
 
 
 def _rows(bad: Array) -> str:
@@ -104,7 +109,7 @@ def medians(bars: ErrorBars) -> Array:
     if np.isnan(known).all(axis=0).any():
         raise ValueError(
             f"{bars.name} must be known of some labels of every output; found none: without error "
-            "bars, leave it out"
+            f"bars, leave it out{see(bars.name)}"
         )
     return np.nanmedian(known, axis=0)
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from biv import errorbars, metrics
+from biv._pages import named
 from biv.datasets import LabelScaler
 from biv.errorbars import ErrorBars, Factor
 from biv.training import Triplets
@@ -211,7 +212,7 @@ class Fitting:
                     f"squared residuals grow {factor.value:.3g} times as fast as the variances "
                     f"({factor.low:.3g} to {factor.high:.3g}): are the error bars in the units of "
                     f"y, and {self.bars.name} not the other of σ and σ²? calibrate_variance=True "
-                    "corrects a common factor"
+                    f"corrects a common factor{named('checking')}"
                 )
 
 

@@ -125,7 +125,7 @@ def biv_loss(
 ) -> Tensor:
     r"""Batch inverse-variance loss.
 
-    .. math:: \Big(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\Big)^{-1}
+    .. math:: \left(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\right)^{-1}
               \sum_k \frac{\ell(f_k, \tilde y_k)}{\sigma_k^2 + \epsilon}
 
     Args:
@@ -173,7 +173,7 @@ def cutoff_loss(
 ) -> Tensor:
     r"""Mean squared error over the labels whose variance is below a threshold.
 
-    .. math:: \Big(\sum_k \mathbf 1\{\sigma_k^2 < C\}\Big)^{-1}
+    .. math:: \left(\sum_k \mathbf 1\{\sigma_k^2 < C\}\right)^{-1}
               \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2
 
     Args:

@@ -39,7 +39,7 @@ def noise_corrected_mse(
 ) -> Score:
     r"""The mean squared error to the unseen true labels, from noisy ones.
 
-    .. math:: \frac{\sum_k w_k \big[(f_k - \tilde y_k)^2 - \sigma_k^2\big]}{\sum_k w_k},
+    .. math:: \frac{\sum_k w_k \left[(f_k - \tilde y_k)^2 - \sigma_k^2\right]}{\sum_k w_k},
               \qquad w_k = (\sigma_k^2 + \epsilon)^{-2} \text{ or } 1
 
     Args:
@@ -58,10 +58,10 @@ def noise_corrected_mse(
         sample_weight: How much each element matters, as `variance`; it multiplies w.
 
     Returns:
-        (value, stderr). The value may be negative, and is returned as it is: cut off at 0 it would
-        no longer be unbiased. Many standard errors below 0, the variances are too large: was σ
-        given for σ²? The standard error is to first order: with fewer than some fifty
-        labels it is too small.
+        (value, stderr). The value may be negative, and is returned as it is, since cut off at 0 it
+        would no longer be unbiased. Many standard errors below 0, the variances are too large:
+        was σ given for σ²? The standard error is to first order: with fewer than some fifty labels
+        it is too small.
 
     Example:
         >>> import numpy as np
@@ -87,7 +87,7 @@ def noise_corrected_difference(
 ) -> Score:
     r"""By how much one model's mean squared error to the true labels exceeds another's.
 
-    .. math:: \frac{\sum_k w_k \big[(f_k - \tilde y_k)^2 - (g_k - \tilde y_k)^2\big]}{\sum_k w_k}
+    .. math:: \frac{\sum_k w_k \left[(f_k - \tilde y_k)^2 - (g_k - \tilde y_k)^2\right]}{\sum_k w_k}
 
     with the weights of :func:`noise_corrected_mse`: at the same ε, the difference of the two scores
     of which σ² has fallen out. Both models meet the same labels, so that its standard error is
@@ -103,7 +103,7 @@ def noise_corrected_difference(
         sample_weight: As there.
 
     Returns:
-        (value, stderr): below 0, `pred` is the better.
+        (value, stderr). Below 0, `pred` is the better.
 
     Example:
         >>> import numpy as np
@@ -138,7 +138,7 @@ def noise_corrected_r2(
         epsilon: As in :func:`noise_corrected_mse`; the label variance has an estimate of its own.
 
     Returns:
-        (value, stderr): 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
+        (value, stderr). 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
         The standard error is that of the quotient, to first order. NaN if all labels are equal.
 
     Example:
@@ -314,7 +314,7 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
         variance: σ², not all alike: else the slope cannot be told from the intercept.
 
     Returns:
-        (value, stderr): 1 of honest variances, above 1 if they are too small, below if too large.
+        (value, stderr). 1 of honest variances, above 1 if they are too small, below if too large.
         Near or below 0 they say nothing of how noisy each label is. The standard error holds
         for noise of any distribution.
 

@@ -241,7 +241,7 @@ def _column(name: str, given: Iterable[Entry]) -> list[Entry]:
 
 @dataclass(frozen=True)
 class WindowLoss:
-    """The loss of one micro-batch of a window; see :meth:`VarianceLoss.window`."""
+    """The loss of one micro-batch of a window; see :meth:`biv.VarianceLoss.window`."""
 
     recipe: Recipe
     normaliser: Normaliser

@@ -228,7 +228,7 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
     r"""Variances that are themselves misjudged.
 
     .. math:: \tilde\sigma^2 = |\sigma^2 + \delta|, \quad
-              \delta \sim N\big(0, (\sqrt{D_v}\,\sigma^2/3)^2\big)
+              \delta \sim N\left(0, (\sqrt{D_v}\,\sigma^2/3)^2\right)
 
     so that at D_v = 1 a change of sign is three standard deviations away (0.13 %).
 

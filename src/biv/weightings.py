@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from biv import _checks, weights
+from biv._pages import see
 from biv.epsilon import EpsilonPolicy, Fixed
 
 
@@ -127,6 +128,7 @@ class AbsoluteBIV(Weighting):
             raise ValueError(
                 "epsilon must be a number for pairs of different batches to add up; "
                 f"found {self.policy}: use window(), which resolves it once on all of them"
+                f"{see('epsilon')}"
             )
         _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
 
@@ -137,5 +139,5 @@ def _require_finite_weights(scope: Scope, remedy: str) -> None:
         raise ValueError(
             "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
             f"finite; found variance {scope.smallest_variance.item():g} and epsilon "
-            f"{float(scope.epsilon):g}: {remedy}"
+            f"{float(scope.epsilon):g}: {remedy}{see('epsilon')}"
         )

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from biv.cli import claims, compare, inspect, predict, report, reproduce, train
+from biv import _pages
+from biv.cli import claims, compare, docs, inspect, predict, report, reproduce, train
+from biv.cli.parsing import Parser
 from biv.training.crossfit import DivergedError
 
 EXAMPLES = """examples:
@@ -22,20 +24,24 @@ EXAMPLES = """examples:
   biv reproduce --list                                  what there is, and its time here
   biv claims                                            the paper's claims, put to the test
   biv train --help                                      more, of every command
+  biv docs                                              the pages that explain, by name
+
+new here: biv docs command     which error bars: biv docs error-bars     what is ε: biv docs epsilon
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if all went well, 1 if a run failed, 2 for bad usage or bad data."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="biv",
         description="Regression when every training label comes with its own error bar.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"biv {metadata.version('biv')}")
+    parser.set_defaults(helps="command")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (inspect, compare, train, predict, report, reproduce, claims):
+    for command in (inspect, compare, train, predict, report, reproduce, claims, docs):
         command.add_to(commands)
     given = sys.argv[1:] if arguments is None else [str(argument) for argument in arguments]
     options = parser.parse_args(given)
@@ -47,15 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as a shell says it
-    except DivergedError as error:
-        print(f"biv: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"biv: {error}", file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        print(f"biv: {error}", file=sys.stderr)
-        return 1
+    except (DivergedError, ValueError, OSError, RuntimeError) as error:
+        said = str(error)
+        page = "" if "biv docs" in said else _pages.named(options.helps)
+        print(f"biv: {said}{page}", file=sys.stderr)
+        failed = isinstance(error, (DivergedError, RuntimeError))
+        return 1 if failed else 2
     except KeyboardInterrupt:
         print(f"\nbiv: interrupted; {options.interrupted}", file=sys.stderr)
         return 130

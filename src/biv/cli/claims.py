@@ -33,6 +33,7 @@ def add_to(commands: Any) -> None:
         brief="the paper's claims, each with a verdict, its effect, interval and seeds",
         description=__doc__,
         examples=EXAMPLES,
+        page="paper/claims",
         interrupted="what was finished is stored",
     )
     parser.add_argument(

@@ -33,6 +33,7 @@ def add_to(commands: Any) -> None:
         brief="whether error bars are worth it: methods by cross-validation, and a recommendation",
         description=__doc__,
         examples=EXAMPLES,
+        page="checking",
     )
     owndata.add_files(parser)
     owndata.add_columns(parser, error_bars=True)

@@ -32,6 +32,7 @@ def add_to(commands: Any) -> None:
         brief="predictions and their standard deviations, added to a table",
         description=__doc__,
         examples=EXAMPLES,
+        page="command",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a folder of `biv train`")
     owndata.add_files(parser)

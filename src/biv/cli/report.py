@@ -47,6 +47,7 @@ def add_to(commands: Any) -> None:
         brief="one HTML file to look at: of a model, or of the paper's runs",
         description=__doc__,
         examples=EXAMPLES,
+        page="command",
     )
     parser.add_argument(
         "source",

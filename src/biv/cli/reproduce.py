@@ -41,6 +41,7 @@ def add_to(commands: Any) -> None:
         brief="the paper's table and figures",
         description=__doc__,
         examples=EXAMPLES,
+        page="paper",
         interrupted="what was finished is stored",
     )
     parser.add_argument(

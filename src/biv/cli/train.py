@@ -54,6 +54,7 @@ def add_to(commands: Any) -> None:
         brief="a model from a table with error bars",
         description=__doc__,
         examples=EXAMPLES,
+        page="command",
         interrupted="the same command goes on where it was",
     )
     owndata.add_files(parser)

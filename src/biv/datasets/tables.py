@@ -58,7 +58,7 @@ class Target:
 
     @property
     def error_bars(self) -> list[str]:
-        """Names of the columns that hold them: none, one, or the two of an interval."""
+        """The columns that hold them, by name; none, one, or the two of an interval."""
         return [n for n in (self.variance, self.std, *(self.interval or ())) if n is not None]
 
     @property

@@ -27,7 +27,7 @@ def load_utkface(
 
     It may not be shipped nor downloaded for you: ask its authors for it, or find it where they have
     put it, under their licence. The crops are decoded once, to a cache that is mapped to memory
-    (see :mod:`biv.datasets.images`, which also has the rule by which files are left out), and
+    (see ``biv.datasets.images``, which also has the rule by which files are left out), and
     opened at once from then on. Files that repeat another's bytes are left out; so are files
     without an age, 0 to 130, at the beginning of their name.
 

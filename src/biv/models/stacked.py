@@ -40,7 +40,7 @@ class Stacked:
 
     Attributes:
         parameters: (R, P), a row a member, every tensor of it at an aligned offset; the gaps are 0.
-        gradients: The same for the gradients of the last :meth:`backward`.
+        gradients: The same for the gradients of the last ``backward``.
         outputs: Columns of y.
 
     Args:

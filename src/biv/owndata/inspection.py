@@ -316,7 +316,7 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
             f"error bars {way} with the label (rank correlation {with_label:+.2f}). Were they "
             "computed from the noisy labels, as √n of a count n is? Then labels that are small by "
             "chance get small error bars, and weighting pulls predictions their way: let biv "
-            "compare decide, or take error bars that do not follow the noise (biv.labels.counts)"
+            "compare decide, or take error bars that do not follow the noise (biv docs error-bars)"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]

@@ -1,0 +1,132 @@
+"""The site: `make docs`. Pages are Markdown, the reference comes out of the docstrings."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from docutils.utils.math import MathError, latex2mathml
+from sphinx.util import logging
+
+import biv
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
+
+logger = logging.getLogger(__name__)
+
+project = "biv"
+author = "The biv authors"
+copyright = "the biv authors"  # noqa: A001
+release = version = biv.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header"]  # a page that is included brings its own first heading
+
+# Docstrings say `pred` for the argument, as Markdown does.
+default_role = "code"
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Identities", "returns_style"), "Reference"]
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "separated"
+autodoc_default_options = {"members": True, "show-inheritance": False}
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+
+# Strict: a reference that leads nowhere is an error. What other projects document is not looked up,
+# since the site is built without a network.
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:class", r"(abc|collections|contextlib|nn|np|npt|numpy|pathlib|sklearn|torch|typing)\..*"),
+    (r"py:class", r"Path|ProcessGroup|Tensor"),
+    # Types that signatures name and nobody has to make.
+    (r"py:(class|exc)", r"biv\.(_arrays|sums|weightings|distributed|\w+\.\w+)\.\w+"),
+    (r"py:(class|exc)", r"Array|Base|Rows|DivergedError"),
+]
+
+html_theme = "furo"
+html_title = "biv"
+html_static_path = ["_static"]
+html_css_files = ["biv.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+html_math_renderer = "mathml"
+
+
+def mathml(node: nodes.Element, *, block: bool) -> str:
+    """A formula as MathML; one that cannot be read is a warning, and so an error of `make docs`."""
+    try:
+        return latex2mathml.tex2mathml(node.astext(), as_block=block)
+    except MathError as error:
+        logger.warning("%s in %s", error, node.astext(), location=node)
+        return ""
+
+
+def inline_formula(writer: HTML5Translator, node: nodes.math) -> None:
+    """A formula in a line."""
+    writer.body.append(mathml(node, block=False))
+    raise nodes.SkipNode
+
+
+def formula(writer: HTML5Translator, node: nodes.math_block) -> None:
+    """A formula by itself."""
+    writer.body.append(f'<div class="math">{mathml(node, block=True)}</div>')
+    raise nodes.SkipNode
+
+
+# Pages refer to files of the repository, so that links work wherever it is browsed. On the site
+# some of them are pages.
+ROOT = Path(__file__).parent.parent
+PAGE_OF_FILE = {
+    "CHANGELOG.md": "changelog",
+    "CONTRIBUTING.md": "contributing",
+    "ARCHITECTURE.md": "architecture",
+    "paper/DEVIATIONS.md": "paper/deviations",
+    "src/biv/datasets/data/ATTRIBUTION.md": "attribution",
+} | {
+    f"benchmarks/results/{path.name}": f"benchmarks/{path.stem}"
+    for path in (ROOT / "benchmarks" / "results").glob("*.md")
+}
+
+
+def link_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Links to files that have a page lead to the page."""
+    here = Path(app.srcdir, docname).parent
+
+    def page(link: re.Match[str]) -> str:
+        file = os.path.relpath(here / link[1], ROOT)
+        if file not in PAGE_OF_FILE:
+            return link[0]
+        path = os.path.relpath(Path(app.srcdir, PAGE_OF_FILE[file]), here)
+        return f"]({path}.md"
+
+    source[0] = re.sub(r"\]\((\.\./[^)#]+\.md)", page, source[0])
+
+
+def skip(_app: Sphinx, _what: str, _name: str, value: object, skipped: bool, _: Any) -> bool:
+    """Fields of a named tuple are described with their class."""
+    return skipped or str(getattr(value, "__doc__", "")).startswith("Alias for field number")
+
+
+def setup(app: Sphinx) -> None:
+    """Formulas are MathML, which browsers draw by themselves: no script, and nothing to fetch."""
+    app.connect("source-read", link_to_pages)
+    app.connect("autodoc-skip-member", skip)
+    app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))

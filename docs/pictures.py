@@ -1,0 +1,178 @@
+"""The pictures of README and docs, drawn from the stored results of the paper's experiments.
+
+    .venv/bin/python docs/pictures.py       writes docs/images/*.svg, in seconds
+
+Each picture carries the numbers that it shows, in its description; a test compares them with the
+store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from biv.experiments.artefacts import PRESETS, Panel, artefacts
+from biv.experiments.store import Result, Store
+from biv.experiments.summary import Summary, summarise
+from biv.report.figures import METHOD_COLOURS, POINTS, STYLE, TRUTH_COLOUR
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images"
+SEEDS = 5
+ARTEFACTS = artefacts("bike", PRESETS["paper"])
+COLOURS = {loss.kind: colour for loss, colour in reversed(METHOD_COLOURS.items())}
+COLOURS |= {"GT": TRUTH_COLOUR, "cutoff": "#009E73"}
+Numbers = dict[str, Any]
+
+
+class Picture(NamedTuple):
+    """A figure, and the numbers that it shows."""
+
+    figure: Figure
+    numbers: Numbers
+
+
+def runs(store: Store, name: str) -> Iterator[tuple[Panel, dict[str, Summary]]]:
+    """The panels of an artefact, with a summary of each of their lines, by its label."""
+    artefact = ARTEFACTS[name]
+    results = store.results(artefact.runs(SEEDS))
+    for panel in artefact.panels:
+        own = {line.label: summarise(line, results, SEEDS) for line in panel.lines}
+        yield panel, {label: summary for label, summary in own.items() if summary is not None}
+
+
+# What BIV buys.
+
+
+def methods(lines: dict[str, Summary]) -> dict[str, Summary]:
+    """The four that are compared: of the cutoffs, the best, which one cannot know beforehand."""
+    cutoffs = [own for label, own in lines.items() if label.startswith("C=")]
+    best = min(cutoffs, key=lambda own: own.lowest)
+    return {
+        "L2": lines["L2"],
+        f"best cutoff ({best.line.label})": best,
+        "BIV": lines["BIV"],
+        "GT": lines["GT"],
+    }
+
+
+WORDS = {"L2": "L2: all labels alike", "GT": "clean labels"}
+
+
+def colour(label: str) -> str:
+    """One method, one colour, as in the paper's figures."""
+    return COLOURS["cutoff" if "cutoff" in label else label if label == "GT" else label.lower()]
+
+
+def gain(store: Store) -> Picture:
+    """Learning curves under the most unequal noise, and the lowest losses under all three."""
+    figure = Figure(figsize=(8.6, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
+    numbers: Numbers = {}
+    table = {panel.title: methods(lines) for panel, lines in runs(store, "table1")}
+    for place, (noise, found) in enumerate(table.items()):
+        for offset, (label, own) in zip((-0.15, -0.05, 0.05, 0.15), found.items(), strict=True):
+            right.errorbar(
+                place + offset, own.lowest, own.lowest_std,
+                color=colour(label), fmt="o", markersize=5, capsize=2,
+            )  # fmt: skip
+            numbers.setdefault(noise, {})[label] = [own.lowest, own.lowest_std]
+    for label, own in table["α=0.25"].items():
+        curve(left, own, colour(label), WORDS.get(label, label))
+    left.set(
+        title="learning curves, very unequal error bars (α=.25)",
+        xlabel="training samples seen, thousands", ylabel="test error on clean labels",
+        ylim=(0.05, 0.22),
+    )  # fmt: skip
+    right.set(
+        title="lowest test error, mean ± std of five seeds", ylim=(0.05, 0.125), xlim=(-0.5, 2.5)
+    )
+    right.set_xticks(range(3), ["α=1", "α=.5", "α=.25"])
+    right.set_xlabel("error bars: unequal → very unequal")
+    left.legend(frameon=False, fontsize=8)
+    return Picture(figure, numbers)
+
+
+def curve(axis: Axes, own: Summary, colour: str, label: str) -> None:
+    """The mean smoothed curve, with a band of one standard deviation."""
+    shown = slice(None, None, max(1, len(own.samples) // POINTS))
+    samples, mean, std = own.samples[shown] / 1e3, own.mean[shown], own.std[shown]
+    axis.plot(samples, mean, color=colour, linewidth=1.4, label=label)
+    axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+
+
+# What ε does.
+
+NOISES = {"fig07": "Gamma noise, α=1", "fig08": "half of the labels almost clean"}
+SHADES = {"fig07": "#0072B2", "fig08": "#E69F00"}
+
+
+def epsilon(store: Store) -> Picture:
+    """The lowest loss over ε, and how many labels of a batch count."""
+    figure = Figure(figsize=(8.6, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    numbers: Numbers = {}
+    for name, words in NOISES.items():
+        ((_, lines),) = runs(store, name)
+        at = {float(label[2:]): own for label, own in lines.items() if label.startswith("ε=")}
+        loss = [own.lowest for own in at.values()]
+        size = [effective_size(own, store) for own in at.values()]
+        left.plot(list(at), loss, "o-", color=SHADES[name], markersize=4, label=f"BIV, {words}")
+        left.axhline(lines["L2"].lowest, color=SHADES[name], linestyle="--", linewidth=1)
+        right.plot(list(at), size, "o-", color=SHADES[name], markersize=4, label=words)
+        numbers[name] = {
+            "epsilon": list(at), "lowest": loss, "effective batch size": size,
+            "L2": lines["L2"].lowest,
+        }  # fmt: skip
+    left.plot([], [], color="#666666", linestyle="--", linewidth=1, label="L2 on the same noise")
+    right.axhline(256, color="#666666", linestyle="--", linewidth=1, label="all of a batch")
+    left.axvspan(0.01, 0.1, color="#999999", alpha=0.15, linewidth=0)
+    for axis in (left, right):
+        axis.set_xscale("symlog", linthresh=1e-3, linscale=0.6)
+        axis.set_xlim(-2e-4, 200)
+        axis.set_xlabel("ε, of the label variance")
+        axis.legend(frameon=False, fontsize=7, loc="upper left" if axis is left else "lower right")
+    left.set(
+        ylabel="lowest test error on clean labels", ylim=(0.07, 0.129),
+        title="too little hurts, too much is L2",
+    )  # fmt: skip
+    right.set(ylabel="effective batch size, of 256", title="how many labels count", ylim=(0, 275))
+    return Picture(figure, numbers)
+
+
+def effective_size(own: Summary, store: Store) -> float:
+    """The mean of all epochs and seeds."""
+    found: list[Result] = list(store.results(own.line.runs(SEEDS)).values())
+    return float(np.mean([result.effective_batch_size.mean() for result in found]))
+
+
+PICTURES: dict[str, Callable[[Store], Picture]] = {"gain": gain, "epsilon": epsilon}
+
+
+def described(numbers: Numbers) -> str:
+    """The numbers of a picture, as they are written into it."""
+    return json.dumps(json.loads(json.dumps(numbers), parse_float=lambda x: round(float(x), 4)))
+
+
+def main() -> None:
+    """Draw them all."""
+    store = Store(ROOT / "paper" / "results" / "runs.sqlite")
+    style = STYLE | {"svg.fonttype": "path", "figure.facecolor": "white"}
+    with mpl.rc_context(style):
+        for name, draw in PICTURES.items():
+            picture = draw(store)
+            path = IMAGES / f"{name}.svg"
+            meta = {"Date": None, "Description": described(picture.numbers)}
+            picture.figure.savefig(path, metadata=meta)
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

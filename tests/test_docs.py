@@ -1,0 +1,371 @@
+"""The documentation: every block runs, every page is found, the site builds without a warning."""
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import biv
+import pages
+from biv import _pages
+from biv.cli import main
+from biv.experiments.store import Store
+
+ROOT, DOCS = pages.ROOT, pages.DOCS
+DOCUMENTS = pages.documents()
+# Whole scripts for torchrun: test_distributed_docs.py runs them there.
+ELSEWHERE = {("docs/distributed.md", "python")}
+# Commands of development, which would run the tests within the tests, or are for one machine only.
+DEVELOPMENT = {"CONTRIBUTING.md"}
+
+
+def to_run(name):
+    return [
+        block
+        for block in pages.blocks(DOCUMENTS[name])
+        if block.language in pages.RUN and (name, block.language) not in ELSEWHERE
+    ]
+
+
+RUNNABLE = [name for name in DOCUMENTS if to_run(name) and name not in DEVELOPMENT]
+
+
+def slow_if_shell(name):
+    slow = any(block.language == "sh" for block in to_run(name))
+    return pytest.param(name, marks=[pytest.mark.slow] * slow)
+
+
+# Blocks.
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_blocks_say_what_they_are(name):
+    text = DOCUMENTS[name].read_text(encoding="utf-8")
+    found = pages.blocks(DOCUMENTS[name])
+    assert len(re.findall(r"^```", text, flags=re.M)) == 2 * len(found), "a block is not closed"
+    bare = name == "ARCHITECTURE.md"  # a drawing
+    allowed = {*pages.RUN, *pages.SHOWN} | ({""} if bare else set())
+    assert {block.language for block in found} <= allowed
+
+
+@pytest.mark.parametrize("name", [slow_if_shell(name) for name in RUNNABLE])
+def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
+    folder = pages.clone(tmp_path)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("BIV_CACHE_DIR", str(folder / "cache"))
+    namespace = {"__name__": "__main__"}
+    for block in to_run(name):
+        if block.language == "sh":
+            run_shell(block, folder)
+        elif block.language == "pycon":
+            run_doctest(block, name, namespace)
+        else:
+            lines = "\n" * (block.line - 1)  # so that a traceback has the page's own lines
+            exec(compile(lines + block.text, name, "exec"), namespace)
+    capsys.readouterr()
+
+
+def run_shell(block, folder):
+    script = pages.STANDINS + block.text.replace("8786", str(pages.free_port()))
+    path = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=300,
+        env=os.environ | {
+            "PATH": os.pathsep.join(path), "CLONE": str(ROOT), "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(Path(__file__).parent),
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, f"line {block.line}: {done.stdout}\n{done.stderr}"
+
+
+def run_doctest(block, name, namespace):
+    example = doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
+    said = []
+    found = doctest.DocTestRunner(verbose=False).run(example, out=said.append, clear_globs=False)
+    namespace.update(example.globs)
+    assert found.attempted > 0
+    assert found.failed == 0, "".join(said)
+
+
+def test_a_wrong_block_is_seen(tmp_path):
+    """That the three ways to run a block can fail."""
+    with pytest.raises(AssertionError, match="Expected"):
+        run_doctest(pages.Block("pycon", ">>> 1 + 1\n3\n", 1), "page", {})
+    for wrong in ("biv docs nowhere", "make nothing", "pip install '.[nothing]'", "false"):
+        with pytest.raises(AssertionError, match="line 7"):
+            run_shell(pages.Block("sh", wrong, 7), tmp_path)
+
+
+def test_the_first_loop_learns():
+    """What the README's first block says."""
+    namespace = {}
+    exec(
+        next(b.text for b in pages.blocks(ROOT / "README.md") if b.language == "python"), namespace
+    )
+    x = torch.randn(500, 3, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        error = (namespace["model"](x)[:, 0] - x.sum(dim=1)).square().mean()
+    assert error < 0.1
+
+
+# Links and names.
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_name_what_exists(name):
+    path = DOCUMENTS[name]
+    text = path.read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([\w-]+)", text):
+        assert re.search(rf"^{target}:", makefile, flags=re.M), target
+    for named in re.findall(
+        r"`((?:src|tests|paper|benchmarks|examples|docs)/[\w/.-]+\.\w+)`", text
+    ):
+        assert (ROOT / named).exists(), named
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", text):
+        assert (path.parent / link).exists(), link
+    for dotted in re.findall(r"\bbiv\.([A-Za-z_.]+\w)\(", text):
+        found = biv
+        for part in dotted.split("."):
+            found = getattr(found, part)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_anchors_lead_to_headings(name):
+    path = DOCUMENTS[name]
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8")):
+        target = path.parent / link if link else path
+        headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), flags=re.M)
+        assert anchor in {slug(heading) for heading in headings}, f"{link}#{anchor}"
+
+
+def slug(heading):
+    plain = re.sub(r"[`*]|\]\(.*?\)|\[", "", heading).lower()
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", plain))
+
+
+def test_every_page_is_in_the_tree_and_has_a_title():
+    named = set()
+    for path in DOCS.rglob("*.md"):
+        for block in pages.blocks(path):
+            if block.language == "{toctree}":
+                lines = [line for line in block.text.splitlines() if line and line[0] != ":"]
+                entries = [line.rpartition("<")[2].rstrip(">") for line in lines]
+                named |= {(path.parent / f"{entry}.md").resolve() for entry in entries}
+    assert named == {path.resolve() for path in DOCS.rglob("*.md")} - {DOCS / "index.md"}
+
+
+def test_the_paper_s_pages_and_the_reference_are_complete():
+    """That the reference has every public name."""
+    reference = "".join(path.read_text("utf-8") for path in (DOCS / "api").glob("*.md"))
+    whole = {"biv.noise", "biv.labels", "biv.metrics"}
+    modules = {name for name in biv.__all__ if hasattr(getattr(biv, name), "__path__")}
+    names = set(biv.__all__) - modules - {"epsilon", "labels", "metrics", "noise"}
+    for module in ("datasets", "models", "training"):
+        names |= set(getattr(biv, module).__all__)
+    for name in names:
+        assert re.search(rf":: (biv\.)?{name}\n", reference), name
+    for name in whole:
+        assert f".. automodule:: {name}\n" in reference
+
+
+# Errors and help.
+
+
+def test_arguments_and_commands_name_pages_that_exist(capsys):
+    known = _pages.titles()
+    assert set(_pages.PAGE_OF.values()) <= set(known)
+    commands = re.findall(r"^    (\w+)(?:  |$)", output(capsys, ["--help"]), flags=re.M)
+    assert len(commands) == 8
+    for command in commands:
+        (page,) = re.findall(r"^more: biv docs (\S+)$", output(capsys, [command, "--help"]), re.M)
+        assert page in known
+    for page in re.findall(r"biv docs ([a-z][\w/-]*)", output(capsys, ["--help"])):
+        assert page in known
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = re.findall(r"biv docs ([a-z][\w/-]*)", sources) + re.findall(
+        r'named\("([\w-]+)"', sources
+    )
+    assert set(named) <= set(known)
+
+
+def output(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_errors_of_arguments_name_a_page():
+    ones = torch.ones(3)
+    for page, wrong in {
+        "error-bars": lambda: biv.biv_loss(ones, ones, -ones),
+        "error-bars ": lambda: biv.inverse_variance_weights([1.0, -1.0]),
+        "epsilon": lambda: biv.iv_loss(ones, ones, 0 * ones),
+        "epsilon ": lambda: biv.BIVLoss(epsilon="five"),
+        "distributed": lambda: biv.BIVLoss(process_group="all")(ones, ones, ones),
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page.strip()}\)"):
+            wrong()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["train", "nothing.csv", "--target", "y"], "command"),
+        (["compare", "nothing.csv", "--target", "y", "--target-std", "s"], "checking"),
+        (["reproduce", "fig99"], "paper"),
+        (["docs", "nothing"], "index"),
+    ],
+)
+def test_errors_of_the_command_name_a_page(arguments, page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.rstrip().endswith(f"(see: biv docs {page})")
+
+
+def test_bad_usage_names_a_page(capsys):
+    with pytest.raises(SystemExit):
+        main(["inspect"])
+    assert "(see: biv docs error-bars)" in capsys.readouterr().err
+
+
+# `biv docs`.
+
+
+def test_docs_lists_the_pages_and_shows_each(capsys):
+    assert main(["docs"]) == 0
+    listed = capsys.readouterr().out
+    for name, title in _pages.titles().items():
+        assert main(["docs", name]) == 0
+        assert capsys.readouterr().out.startswith(f"# {title}\n")
+        assert name in listed
+    assert "epsilon" in listed
+    assert "paper/fig03" in listed
+
+
+@pytest.mark.slow
+def test_the_package_brings_its_pages(tmp_path):
+    wheels = pytest.importorskip("hatchling.builders.wheel")
+    (built,) = wheels.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", built, tmp_path / "in"], check=True)
+    code = "from biv import _pages; print(_pages.folder()); print(*_pages.titles())"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "in")},
+    ).stdout  # fmt: skip
+    folder, names = found.splitlines()
+    assert Path(folder) == tmp_path / "in" / "biv" / "docs"
+    assert names.split() == list(_pages.titles())
+    assert (tmp_path / "in" / "biv" / "py.typed").exists()
+
+
+# The site.
+
+
+class Resources(HTMLParser):
+    """What a browser would fetch of its own accord."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe", "source") and "src" in given:
+            self.found.append(given["src"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "preload", "icon"):
+            self.found.append(given["href"])
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_asks_for_nothing(tmp_path):
+    pytest.importorskip("sphinx")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html",
+         "-d", tmp_path / "doctrees", DOCS, tmp_path / "site"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    built = list((tmp_path / "site").rglob("*.html"))
+    assert len(built) > 40
+    for page in built:
+        text = page.read_text("utf-8")
+        seen = Resources()
+        seen.feed(text)
+        assert [url for url in seen.found if re.match(r"(https?:)?//", url)] == [], page
+    losses = (tmp_path / "site" / "api" / "losses.html").read_text("utf-8")
+    assert losses.count("<math") >= 4  # formulas are there, as browsers draw them
+    assert "MathJax" not in losses
+
+
+# What pages say.
+
+
+def pictures():
+    sys.path.insert(0, str(DOCS))
+    try:
+        import pictures as module
+    finally:
+        sys.path.remove(str(DOCS))
+    return module
+
+
+def test_pictures_show_what_is_stored():
+    module = pictures()
+    store = Store(ROOT / "paper" / "results" / "runs.sqlite")
+    assert {f"{name}.svg" for name in module.PICTURES} == {
+        p.name for p in module.IMAGES.glob("*.svg")
+    }
+    for name, draw in module.PICTURES.items():
+        text = (module.IMAGES / f"{name}.svg").read_text("utf-8")
+        (written,) = re.findall(r"<dc:description>(.*?)</dc:description>", text)
+        assert json.loads(written.replace("&quot;", '"')) == json.loads(
+            module.described(draw(store).numbers)
+        )
+
+
+def test_the_readme_s_table_is_that_of_the_store():
+    module = pictures()
+    store = Store(ROOT / "paper" / "results" / "runs.sqlite")
+    table = [lines for _, lines in module.runs(store, "table1")]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for label in ("L2", "IV", "BIV", "GT"):
+        (row,) = re.findall(rf"^\| \**{label}\b[^|]*\|(.*)\|$", readme, flags=re.M)
+        shown = [cell.strip(" *").partition(",")[0] for cell in row.split("|")]
+        assert shown == [f"{lines[label].lowest:.3f}"[1:] for lines in table]
+    (row,) = re.findall(r"^\| best of four cutoffs *\|(.*)\|$", readme, flags=re.M)
+    best = [
+        min(own.lowest for label, own in lines.items() if label.startswith("C=")) for lines in table
+    ]
+    assert [cell.strip() for cell in row.split("|")] == [f"{lowest:.3f}"[1:] for lowest in best]
+
+
+def test_what_is_compared_is_what_was_measured():
+    """Rows of tables with figures on docs/alternatives.md are rows of the benchmark."""
+    measured = (ROOT / "benchmarks" / "results" / "alternatives.md").read_text("utf-8")
+    page = (DOCS / "alternatives.md").read_text("utf-8")
+    rows = [
+        line for line in page.splitlines() if line.startswith("|") and re.search(r"\d\.\d", line)
+    ]
+    assert len(rows) > 5
+    for row in rows:
+        assert row in measured.splitlines()
+
+
+def test_the_citation_is_complete():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["version"] == biv.__version__
+    assert {"title", "message", "authors", "license"} <= set(cited)
+    paper = cited["preferred-citation"]
+    assert [author["family-names"] for author in paper["authors"]] == ["Mai", "Khamies", "Paull"]
+    assert "2107.04497" in paper["url"]
