@@ -113,7 +113,8 @@ def link_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
     def page(link: re.Match[str]) -> str:
         file = os.path.relpath(here / link[1], ROOT)
         if file not in PAGE_OF_FILE:
-            return link[0]
+            inside = (here / link[1]).resolve().is_relative_to(app.srcdir)
+            return link[0] if inside else f"](path:{link[1]}"  # a file to download
         path = os.path.relpath(Path(app.srcdir, PAGE_OF_FILE[file]), here)
         return f"]({path}.md"
 

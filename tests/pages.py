@@ -6,6 +6,7 @@ same name (STANDINS) or smaller data below the same path (`clone`).
 
 import gzip
 import re
+import shlex
 import shutil
 import socket
 import sys
@@ -15,32 +16,18 @@ from typing import NamedTuple
 
 import images
 import parquet
+from biv.experiments import stacks
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 RUN = ("python", "pycon", "sh")
 SHOWN = ("text", "{toctree}", "{include}", "{eval-rst}")
 
-# Functions come before commands of the same name. `reproduce` and `claims` train by the smoke
-# preset on shipped data, later options overriding earlier ones; of faces, which are not shipped,
-# they list.
+# Functions come before commands of the same name, in blocks and lines that a shell runs.
 STANDINS = r"""
 set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-biv() {
-  local given=" $* "
-  if [[ $given == *" --list "* || $given != *" "reproduce" "* && $given != *" "claims" "* ]]; then
-    command biv "$@"
-  elif [[ $given == *" --stored "* ]]; then
-    command biv "$@" --no-report
-  elif [[ $given == *" utkface "* ]]; then
-    command biv "$@" --list
-  elif [[ $given == *" --cluster "* ]]; then
-    command biv "$@" --preset smoke --seeds 1 --no-report
-  else
-    command biv "$@" --dataset bike2011 --preset smoke --seeds 2 --jobs 1 --no-report
-  fi
-}
+biv() { command biv "$@" --preset smoke --seeds 1 --no-report; }  # on a cluster
 torchrun() {  # two processes will do, on this machine alone
   local given=("$@")
   [[ $1 == --nproc-per-node ]] && given[1]=2
@@ -54,6 +41,51 @@ python() {
 make() { command make --dry-run --directory "$CLONE" "$@" > dry-run.txt; }
 pip() { command python -c 'import pages; pages.require_extras()' "$@"; }
 """
+
+
+def smaller(arguments):
+    """What `biv` is given in the place of these arguments: the same, less of it.
+
+    Later options override earlier ones. What trains all artefacts, which are trained page by page,
+    trains one; of faces, which are not shipped, there is a list.
+    """
+    command, given = arguments[0], set(arguments)
+    if command == "compare":
+        return [*arguments, "--folds", "2", "--jobs", "1"]
+    if command not in ("reproduce", "claims") or "--list" in given:
+        return arguments
+    arguments = ["table1" if word == "all" else word for word in arguments]
+    if "--stored" in given:
+        return [*arguments, "--no-report"]
+    if "utkface" in given:
+        return [*arguments, "--list"]
+    if command == "claims" and not arguments[1].isdigit():
+        arguments.insert(1, "16")
+    smoke = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--no-report"]
+    return [*arguments, *smoke]
+
+
+class Here:
+    """Workers of an experiment that are this very process, which has everything loaded."""
+
+    count = 1
+
+    def __init__(self):
+        self.waiting = []
+
+    def require_rows(self, _runs):
+        pass
+
+    def submit(self, runs):
+        self.waiting.append(runs)
+
+    def finished(self, _moved):
+        while self.waiting:
+            runs = self.waiting.pop(0)
+            yield runs, stacks.attempt(runs)
+
+    def close(self):
+        pass
 
 
 class Block(NamedTuple):
@@ -77,6 +109,12 @@ def blocks(path):
         Block(match[1], match[2], text[: match.start()].count("\n") + 2)
         for match in re.finditer(r"^```(\S*)[^\n]*\n(.*?)^```$", text, flags=re.M | re.S)
     ]
+
+
+def commands(text):
+    """The commands of a block without comments; one may go on on the next line."""
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [line for line in lines if shlex.split(line, comments=True)]
 
 
 def clone(folder):

@@ -1,9 +1,12 @@
 """The documentation: every block runs, every page is found, the site builds without a warning."""
 
+import contextlib
 import doctest
+import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -16,7 +19,7 @@ import yaml
 import biv
 import pages
 from biv import _pages
-from biv.cli import main
+from biv.cli import experiments, main
 from biv.experiments.store import Store
 
 ROOT, DOCS = pages.ROOT, pages.DOCS
@@ -27,12 +30,20 @@ ELSEWHERE = {("docs/distributed.md", "python")}
 DEVELOPMENT = {"CONTRIBUTING.md"}
 
 
+# What a document outside docs has to the letter from a page is run there.
+OF_PAGES = {
+    block.text
+    for name, path in DOCUMENTS.items()
+    if name.startswith("docs/")
+    for block in pages.blocks(path)
+}
+
+
 def to_run(name):
-    return [
-        block
-        for block in pages.blocks(DOCUMENTS[name])
-        if block.language in pages.RUN and (name, block.language) not in ELSEWHERE
-    ]
+    found = [block for block in pages.blocks(DOCUMENTS[name]) if block.language in pages.RUN]
+    if not name.startswith("docs/"):
+        found = [block for block in found if block.text not in OF_PAGES]
+    return [block for block in found if (name, block.language) not in ELSEWHERE]
 
 
 RUNNABLE = [name for name in DOCUMENTS if to_run(name) and name not in DEVELOPMENT]
@@ -61,10 +72,11 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     folder = pages.clone(tmp_path)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BIV_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setattr(experiments, "_workers", lambda *_: pages.Here())
     namespace = {"__name__": "__main__"}
     for block in to_run(name):
         if block.language == "sh":
-            run_shell(block, folder)
+            run_commands(block, folder)
         elif block.language == "pycon":
             run_doctest(block, name, namespace)
         else:
@@ -73,8 +85,33 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
-def run_shell(block, folder):
-    script = pages.STANDINS + block.text.replace("8786", str(pages.free_port()))
+def run_commands(block, folder):
+    """By a shell; but `biv` in this process, where it need not be loaded again each time."""
+    if re.search(r"&$", block.text, flags=re.M):
+        run_shell(block.text, block.line, folder)
+        return
+    for command in pages.commands(block.text):
+        first, *arguments = shlex.split(command, comments=True)
+        if first == "biv":
+            run_biv(arguments, block.line)
+        else:
+            run_shell(command, block.line, folder)
+
+
+def run_biv(arguments, line):
+    file = None
+    if ">" in arguments:
+        *arguments, _, file = arguments
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = main(pages.smaller(arguments))
+    assert code == 0, f"line {line}: biv {' '.join(arguments)}"
+    if file is not None:
+        Path(file).write_text(said.getvalue(), encoding="utf-8")
+
+
+def run_shell(text, line, folder):
+    script = pages.STANDINS + text.replace("8786", str(pages.free_port()))
     path = [str(Path(sys.executable).parent), os.environ["PATH"]]
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=300,
@@ -83,7 +120,7 @@ def run_shell(block, folder):
             "PYTHONPATH": str(Path(__file__).parent),
         },
     )  # fmt: skip
-    assert done.returncode == 0, f"line {block.line}: {done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"line {line}: {done.stdout}\n{done.stderr}"
 
 
 def run_doctest(block, name, namespace):
@@ -101,7 +138,7 @@ def test_a_wrong_block_is_seen(tmp_path):
         run_doctest(pages.Block("pycon", ">>> 1 + 1\n3\n", 1), "page", {})
     for wrong in ("biv docs nowhere", "make nothing", "pip install '.[nothing]'", "false"):
         with pytest.raises(AssertionError, match="line 7"):
-            run_shell(pages.Block("sh", wrong, 7), tmp_path)
+            run_commands(pages.Block("sh", wrong, 7), tmp_path)
 
 
 def test_the_first_loop_learns():
