@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import biv
+import mutants
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,3 +87,10 @@ def test_torch_2_13_is_admitted():
     (torch,) = (r for r in metadata.requires("biv") if r.startswith("torch"))
     assert torch == "torch>=2.4"
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text()
+
+
+def test_every_mutant_names_what_is_there():
+    """Or `make mutants` ends before it begins, which nobody would notice for a while."""
+    for mutant in mutants.MUTANTS:
+        source = (ROOT / "src" / "biv" / mutant.file).read_text(encoding="utf-8")
+        assert mutant.good in source, mutant

@@ -1,0 +1,122 @@
+"""Errors and `--help` name pages, and `biv docs` shows them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import biv
+from biv import _pages
+from biv.cli import main
+
+ROOT = Path(__file__).parent.parent
+
+# Errors and help.
+
+
+def test_arguments_and_commands_name_pages_that_exist(capsys):
+    known = _pages.titles()
+    assert set(_pages.PAGE_OF.values()) <= set(known)
+    commands = re.findall(r"^    (\w+)(?:  |$)", output(capsys, ["--help"]), flags=re.M)
+    assert len(commands) == 8
+    for command in commands:
+        (page,) = re.findall(r"^more: biv docs (\S+)$", output(capsys, [command, "--help"]), re.M)
+        assert page in known
+    for page in re.findall(r"biv docs ([a-z][\w/-]*)", output(capsys, ["--help"])):
+        assert page in known
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = re.findall(r"biv docs ([a-z][\w/-]*)", sources) + re.findall(
+        r'named\("([\w-]+)"', sources
+    )
+    assert set(named) <= set(known)
+
+
+def output(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_errors_of_arguments_name_a_page():
+    ones = torch.ones(3)
+    for page, wrong in {
+        "error-bars": lambda: biv.biv_loss(ones, ones, -ones),
+        "error-bars ": lambda: biv.inverse_variance_weights([1.0, -1.0]),
+        "epsilon": lambda: biv.iv_loss(ones, ones, 0 * ones),
+        "epsilon ": lambda: biv.BIVLoss(epsilon="five"),
+        "distributed": lambda: biv.BIVLoss(process_group="all")(ones, ones, ones),
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page.strip()}\)"):
+            wrong()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["train", "nothing.csv", "--target", "y"], "command"),
+        (["compare", "nothing.csv", "--target", "y", "--target-std", "s"], "checking"),
+        (["reproduce", "fig99"], "paper"),
+        (["docs", "nothing"], "index"),
+    ],
+)
+def test_errors_of_the_command_name_a_page(arguments, page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.rstrip().endswith(f"(see: biv docs {page})")
+
+
+def test_bad_usage_names_a_page(capsys):
+    with pytest.raises(SystemExit):
+        main(["inspect"])
+    assert "(see: biv docs error-bars)" in capsys.readouterr().err
+
+
+# `biv docs`.
+
+
+def test_docs_lists_the_pages_and_shows_each(capsys):
+    assert main(["docs"]) == 0
+    listed = capsys.readouterr().out
+    for name, title in _pages.titles().items():
+        assert main(["docs", name]) == 0
+        assert capsys.readouterr().out.startswith(f"# {title}\n")
+        assert name in listed
+    assert "epsilon" in listed
+    assert "paper/fig03" in listed
+
+
+@pytest.mark.slow
+def test_the_package_brings_its_pages(tmp_path):
+    wheels = pytest.importorskip("hatchling.builders.wheel")
+    (built,) = wheels.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", built, tmp_path / "in"], check=True)
+    code = "from biv import _pages; print(_pages.folder()); print(*_pages.titles())"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "in")},
+    ).stdout  # fmt: skip
+    folder, names = found.splitlines()
+    assert Path(folder) == tmp_path / "in" / "biv" / "docs"
+    assert names.split() == list(_pages.titles())
+    assert (tmp_path / "in" / "biv" / "py.typed").exists()
+
+
+def test_a_page_is_named_once(capsys, tmp_path, monkeypatch):
+    """By the error itself, if it knows one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("x,y,s\n1,2,0.1\n2,3,-0.1\n3,4,0.1\n")
+    assert main(["train", "t.csv", "--target", "y", "--target-std", "s"]) == 2
+    assert capsys.readouterr().err.count("biv docs") == 1
+
+
+def test_the_first_page_s_order_is_the_list_s(capsys):
+    main(["docs"])
+    names = re.findall(r"^  biv docs (\S+)", capsys.readouterr().out, flags=re.M)
+    assert names[:4] == ["index", "loss", "estimator", "command"]
+    assert not any("api" in name for name in _pages.titles())
+    assert "contributing" not in _pages.titles()  # put together by the site
