@@ -39,6 +39,7 @@ python() {
   command python "${given[@]}"
 }
 make() { command make --dry-run --directory "$CLONE" "$@" > dry-run.txt; }
+pytest() { (cd "$CLONE" && command pytest --collect-only -q "$@" > /dev/null); }
 pip() { command python -c 'import pages; pages.require_extras()' "$@"; }
 """
 

@@ -25,8 +25,6 @@ ROOT, DOCS = pages.ROOT, pages.DOCS
 DOCUMENTS = pages.documents()
 # Whole scripts for torchrun: test_distributed_docs.py runs them there.
 ELSEWHERE = {("docs/distributed.md", "python")}
-# Commands of development, which would run the tests within the tests, or are for one machine only.
-DEVELOPMENT = {"CONTRIBUTING.md"}
 
 
 # What a document outside docs has to the letter from a page is run there.
@@ -45,7 +43,7 @@ def to_run(name):
     return [block for block in found if (name, block.language) not in ELSEWHERE]
 
 
-RUNNABLE = [name for name in DOCUMENTS if to_run(name) and name not in DEVELOPMENT]
+RUNNABLE = [name for name in DOCUMENTS if to_run(name)]
 
 
 def slow_if_shell(name):
@@ -110,7 +108,9 @@ def run_biv(arguments, line):
 
 
 def run_shell(text, line, folder):
-    script = pages.STANDINS + text.replace("8786", str(pages.free_port()))
+    # Stand-ins have no folder in their name.
+    own = text.replace("8786", str(pages.free_port())).replace(".venv/bin/", "")
+    script = pages.STANDINS + own
     path = [str(Path(sys.executable).parent), os.environ["PATH"]]
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=300,

@@ -258,6 +258,21 @@ def test_tensors_stay_tensors(dtype):
             assert tensor.shape == (3,)
 
 
+def test_what_is_read_only_is_taken_too():
+    found = labels.bootstrapped(
+        *np.broadcast_to(1.0, (3, 2)), gamma=0.5, terminal=np.broadcast_to([True, False], (2,))
+    )
+    assert found.y.tolist() == [1.0, 1.5]
+
+
+def test_notes_stay_where_a_field_is_replaced():
+    found = labels.repeats(["a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0])
+    other = found._replace(variance=found.variance * 2)
+    assert (other.variance == 2 * found.variance).all()
+    assert (other.items == found.items).all()
+    assert (other.counts == found.counts).all()
+
+
 def test_a_terminal_state_is_not_looked_at():
     y, variance = labels.bootstrapped(
         [1.0, 1.0], [np.nan, 2.0], [np.nan, 1.0], gamma=1.0, terminal=[True, False]

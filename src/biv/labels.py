@@ -70,6 +70,11 @@ class GroupedLabels(NoisyLabels):
         pair.items, pair.counts = items, counts
         return pair
 
+    def _replace(self, **changes: Any) -> Self:
+        """As of any named tuple; the notes stay."""
+        y, variance = super()._replace(**changes)
+        return type(self)(y, variance, self.items, self.counts)
+
     def __getnewargs__(self) -> Any:
         """For copies and pickles."""
         return self.y, self.variance, self.items, self.counts
@@ -602,7 +607,14 @@ def bootstrapped(
     r"""Bootstrapped targets of reinforcement learning: r + γV(s′), and γ² times V's variance.
 
     After a terminal state nothing follows: y = r, and the variance is that of the reward, 0 if it
-    is known. A variance of 0 makes such a label the most trusted of its batch, which it is.
+    is known. A variance of 0 makes such a label the most trusted of its batch.
+
+    The variance is that of V(s′) for the s′ that was reached. **Where chance decides on s′**, the
+    target scatters about its mean by that too, and of the targets of one state and action those
+    count more that led to where critics are sure: what is learned is then no longer the mean over
+    the chances. If you can tell how far targets of a state and action scatter, add it by
+    `reward_variance`, or give all of them one variance; ``examples/bootstrapped_targets.py`` shows
+    the harm, and what averaging does for it.
 
     Args:
         reward: r, (N,).
@@ -611,7 +623,7 @@ def bootstrapped(
         gamma: Discount, in (0, 1].
         terminal: Whether the episode ended, truth values or 0 and 1; None if it never did. What a
             critic says of a terminal state is not looked at.
-        reward_variance: Of the reward, if it is noisy.
+        reward_variance: Of the reward, if it is noisy, and of whatever else targets scatter by.
 
     Example:
         >>> y, variance = bootstrapped([1.0, 1.0], [10.0, 10.0], [4.0, 4.0], gamma=0.5,
@@ -632,7 +644,8 @@ def bootstrapped(
     )
     ends = torch.zeros(r.shape, dtype=torch.bool, device=r.device)
     if terminal is not None:
-        ends = torch.as_tensor(terminal, device=r.device).bool()
+        given = terminal if isinstance(terminal, Tensor) else np.array(terminal)  # may be read-only
+        ends = torch.as_tensor(given, device=r.device).bool()
         if ends.shape != r.shape:
             raise ValueError(
                 f"terminal must have the shape of reward, {tuple(r.shape)}; "

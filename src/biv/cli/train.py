@@ -291,9 +291,11 @@ def _text(about: Any) -> str:
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
     labels = "the true labels" if noisy else "the labels     "
+    best = f"Epoch {result['epoch']} of {result['epochs']} was the best"
+    if result["epoch"] == result["epochs"] < about["settings"]["max_epochs"]:
+        best += " (the last few had gained less than 1 %)"
     lines = [
-        f"Epoch {result['epoch']} of {result['epochs']} was the best. On rows that a network has "
-        "not seen:",
+        f"{best}. On rows that a network has not seen:",
         f"  R² to {labels}       {result['r2']:.3f} ± {result['r2_stderr']:.3f}",
         f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the "
         f"label variance is {result['label_variance']:.4g}",
