@@ -111,12 +111,12 @@ def link_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
     here = Path(app.srcdir, docname).parent
 
     def page(link: re.Match[str]) -> str:
-        file = os.path.relpath(here / link[1], ROOT)
+        file = Path(os.path.relpath(here / link[1], ROOT)).as_posix()
         if file not in PAGE_OF_FILE:
             inside = (here / link[1]).resolve().is_relative_to(app.srcdir)
             return link[0] if inside else f"](path:{link[1]}"  # a file to download
-        path = os.path.relpath(Path(app.srcdir, PAGE_OF_FILE[file]), here)
-        return f"]({path}.md"
+        path = Path(os.path.relpath(Path(app.srcdir, PAGE_OF_FILE[file]), here))
+        return f"]({path.as_posix()}.md"
 
     source[0] = re.sub(r"\]\((\.\./[^)#]+\.md)", page, source[0])
 

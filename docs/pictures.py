@@ -150,7 +150,7 @@ def epsilon(store: Store) -> Picture:
 def effective_size(own: Summary, store: Store) -> float:
     """The mean of all epochs and seeds."""
     found: list[Result] = list(store.results(own.line.runs(SEEDS)).values())
-    return float(np.mean([result.effective_batch_size.mean() for result in found]))
+    return float(np.mean([result.effective_batch_size.mean(dtype=np.float64) for result in found]))
 
 
 PICTURES: dict[str, Callable[[Store], Picture]] = {"gain": gain, "epsilon": epsilon}

@@ -1234,7 +1234,8 @@ MUTANTS = [
         "test_pages.py",
         ('"epsilon": "epsilon"', '"epsilon": "epsilons"'),
         ("page = PAGE_OF.get(argument)", "page = None"),
-        ('raise ValueError(f"a page', 'print(f"a page'),
+        ('raise ValueError(f"there', 'print(f"there'),
+        ("meant or difflib", "difflib"),
         ('if not name.startswith("api/") and', "if"),
         ('"```{include}" not in text', "True"),
         ('key=lambda name: first.find(f"]({name})")', "key=len"),
@@ -1249,8 +1250,10 @@ MUTANTS = [
     *of(
         "cli/__init__.py",
         "test_pages.py test_cli.py",
-        ('"" if "biv docs" in said else _pages.named(options.helps)', '""'),
-        ('"" if "biv docs" in said else', ""),
+        ('_pages.named(options.helps) if helps else ""', '""'),
+        (' and "biv docs" not in said', ""),
+        ("isinstance(error, (ValueError, FileNotFoundError)) and", ""),
+        ('errors="replace"', 'errors="strict"'),
         ("return 1 if failed else 2", "return 2"),
     ),
     *of(

@@ -109,6 +109,7 @@ def test_docstring_says_how_to_run_it_and_what_comes_out(name):
     assert re.search(r"^ +\S.*\d ± \d", outcome, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_small_size(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

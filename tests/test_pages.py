@@ -49,6 +49,9 @@ def test_errors_of_arguments_name_a_page():
         "error-bars ": lambda: biv.inverse_variance_weights([1.0, -1.0]),
         "epsilon": lambda: biv.iv_loss(ones, ones, 0 * ones),
         "epsilon ": lambda: biv.BIVLoss(epsilon="five"),
+        "epsilon  ": lambda: biv.BIVLoss(epsilon=-1.0),
+        "error-bars  ": lambda: biv.biv_loss(ones, ones, None),
+        "error-bars   ": lambda: biv.labels.plus_minus([1.0], [-1.0]),
         "distributed": lambda: biv.BIVLoss(process_group="all")(ones, ones, ones),
     }.items():
         with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page.strip()}\)"):
@@ -61,7 +64,7 @@ def test_errors_of_arguments_name_a_page():
         (["train", "nothing.csv", "--target", "y"], "command"),
         (["compare", "nothing.csv", "--target", "y", "--target-std", "s"], "checking"),
         (["reproduce", "fig99"], "paper"),
-        (["docs", "nothing"], "index"),
+        (["docs", "epsilom"], "index"),
     ],
 )
 def test_errors_of_the_command_name_a_page(arguments, page, capsys, tmp_path, monkeypatch):
@@ -120,3 +123,27 @@ def test_the_first_page_s_order_is_the_list_s(capsys):
     assert names[:4] == ["index", "loss", "estimator", "command"]
     assert not any("api" in name for name in _pages.titles())
     assert "contributing" not in _pages.titles()  # put together by the site
+
+
+def test_errors_that_no_page_helps_with_name_none(capsys, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("biv.cli.docs.listing", lambda: full(None))
+    assert main(["docs"]) == 2
+    assert "see:" not in capsys.readouterr().err
+
+
+def test_a_page_that_is_almost_named(capsys):
+    main(["docs", "claims"])
+    assert "paper/claims?" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_stream_that_knows_no_greek():
+    for words in (["--help"], ["docs", "epsilon"], ["train", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "biv", *words], capture_output=True,
+            env=os.environ | {"PYTHONIOENCODING": "cp1252"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr

@@ -69,10 +69,15 @@ def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
     elif isinstance(value, (int, float, Real)) and not isinstance(value, bool):
         number = value = float(value)
     else:
-        raise TypeError(f"{name} must be {allowed}; found {describe(value)}")
+        raise TypeError(f"{name} must be {allowed}; found {describe(value)}{_page(name)}")
     if number not in allowed:
-        raise ValueError(f"{name} must be {allowed}; found {number:g}")
+        raise ValueError(f"{name} must be {allowed}; found {number:g}{_page(name)}")
     return value
+
+
+def _page(name: str) -> str:
+    # One number of that name is the variance of a noise model, which error bars have no part in.
+    return "" if name == "variance" else see(name)
 
 
 def integer(name: str, value: object, *, at_least: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 PAGE_OF = {
@@ -9,6 +10,8 @@ PAGE_OF = {
     "variances": "error-bars",
     "y_var": "error-bars",
     "y_std": "error-bars",
+    "half_width": "error-bars",
+    "level": "error-bars",
     "epsilon": "epsilon",
     "process_group": "distributed",
 }
@@ -68,6 +71,9 @@ def read(name: str) -> str:
     """
     known = titles()
     if name not in known:
-        raise ValueError(f"a page must be one of {', '.join(known)}; found {name!r}")
+        meant = [page for page in known if page.endswith(f"/{name}")]
+        near = meant or difflib.get_close_matches(name, known, n=3)
+        hint = f": {' or '.join(near)}?" if near else "; without a name, `biv docs` lists them"
+        raise ValueError(f"there is no page {name!r}{hint}")
     own, of_folder = folder() / f"{name}.md", folder() / name / "index.md"
     return (own if own.exists() else of_folder).read_text(encoding="utf-8")

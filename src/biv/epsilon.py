@@ -262,5 +262,6 @@ def as_policy(epsilon: float | Tensor | EpsilonPolicy) -> EpsilonPolicy:
     try:
         return Fixed(epsilon)
     except TypeError as error:
-        policy = "MinimumBatchSize(fraction=0.5) say"
-        raise TypeError(f"{error}: or give a policy, {policy}{see('epsilon')}") from None
+        page = see("epsilon")
+        said = f"{str(error).removesuffix(page)}: or give a policy"
+        raise TypeError(f"{said}, MinimumBatchSize(fraction=0.5) say{page}") from None

@@ -121,8 +121,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         history_: What the mean squared error to the true labels was estimated to be after every
             epoch, in units of the label variance.
         out_of_fold_: What members that have not learned from a row predict for it, as y.
-        effective_sample_size_: How many equally reliable labels the error bars amount to: Kish's
-            size of 1/(σ²+τ²).
+        effective_sample_size_: How many labels the fit rests on: Kish's size of the weights
+            1/(σ²+τ²).
         variance_factor_: By what factor `y_var` seems to be off: the slope of squared out-of-fold
             residuals on it (:func:`biv.metrics.variance_factor`); 1 of honest error bars, more if
             they are too small, less if too large. None without error bars, NaN if they are alike.

@@ -112,7 +112,7 @@ class Fitting:
             if np.isnan(factor.value):
                 raise ValueError(
                     "calibrate_variance=True needs error bars that differ between labels: else "
-                    "their factor cannot be told from the model's own error"
+                    f"their factor cannot be told from the model's own error{named('checking')}"
                 )
             if factor.value <= 0:
                 warnings.warn(

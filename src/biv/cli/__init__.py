@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shlex
 import sys
@@ -43,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (inspect, compare, train, predict, report, reproduce, claims, docs):
         command.add_to(commands)
+    if arguments is None:  # run as a command: where a terminal or a pipe knows no σ, a ? will do
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
     given = sys.argv[1:] if arguments is None else [str(argument) for argument in arguments]
     options = parser.parse_args(given)
     options.command = shlex.join(["biv", *given])
@@ -55,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141  # as a shell says it
     except (DivergedError, ValueError, OSError, RuntimeError) as error:
         said = str(error)
-        page = "" if "biv docs" in said else _pages.named(options.helps)
+        helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
+        page = _pages.named(options.helps) if helps else ""
         print(f"biv: {said}{page}", file=sys.stderr)
         failed = isinstance(error, (DivergedError, RuntimeError))
         return 1 if failed else 2
