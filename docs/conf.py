@@ -28,7 +28,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
 myst_enable_extensions = ["dollarmath", "deflist"]
@@ -38,11 +37,9 @@ suppress_warnings = ["myst.header"]  # a page that is included brings its own fi
 # Docstrings say `pred` for the argument, as Markdown does.
 default_role = "code"
 napoleon_google_docstring, napoleon_numpy_docstring = True, False
-napoleon_use_ivar = True
 napoleon_custom_sections = [("Identities", "returns_style"), "Reference"]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_class_signature = "separated"
 autodoc_default_options = {"members": True, "show-inheritance": False}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
@@ -70,13 +67,20 @@ copybutton_prompt_is_regexp = True
 html_math_renderer = "mathml"
 
 
+# The index of a letter with a tilde would be set below it, as that of a sum is.
+INDEX_BELOW = re.compile(
+    r"<munderover>\s*(<mi>\w</mi>)\s*(<mi>\w</mi>)\s*(<mo[^>]*>~</mo>)\s*</munderover>"
+)
+
+
 def mathml(node: nodes.Element, *, block: bool) -> str:
     """A formula as MathML; one that cannot be read is a warning, and so an error of `make docs`."""
     try:
-        return latex2mathml.tex2mathml(node.astext(), as_block=block)
+        found = latex2mathml.tex2mathml(node.astext(), as_block=block)
     except MathError as error:
         logger.warning("%s in %s", error, node.astext(), location=node)
         return ""
+    return INDEX_BELOW.sub(r"<msub><mover>\1\3</mover>\2</msub>", found)
 
 
 def inline_formula(writer: HTML5Translator, node: nodes.math) -> None:

@@ -988,7 +988,9 @@ MUTANTS = [
         ("used &= table.weight > 0", "pass"),
         ("if len(data.y) < max(FEWEST_ROWS, 2 * folds):", "if False:"),
         ("if weighted and goes_with_label(data.y, data.variance):", "if False:"),
-        ("if self.disputed:\n            return None", "if False:\n            return None"),
+        ("if self.impossible or self.disputed:", "if self.impossible:"),
+        ("if self.impossible or self.disputed:", "if self.disputed:"),
+        ("if self.impossible:\n", "if False:\n"),
     ),
     *of(
         "owndata/methods.py",
@@ -1250,7 +1252,8 @@ MUTANTS = [
     *of(
         "cli/__init__.py",
         "test_pages.py test_cli.py",
-        ('_pages.named(options.helps) if helps else ""', '""'),
+        ('_pages.named(about) if helps else ""', '""'),
+        ('"command" if isinstance(error, FileNotFoundError) else ', ""),
         (' and "biv docs" not in said', ""),
         ("isinstance(error, (ValueError, FileNotFoundError)) and", ""),
         ('errors="replace"', 'errors="strict"'),

@@ -50,8 +50,9 @@ def test_errors_of_arguments_name_a_page():
         "epsilon": lambda: biv.iv_loss(ones, ones, 0 * ones),
         "epsilon ": lambda: biv.BIVLoss(epsilon="five"),
         "epsilon  ": lambda: biv.BIVLoss(epsilon=-1.0),
-        "error-bars  ": lambda: biv.biv_loss(ones, ones, None),
+        "loss": lambda: biv.biv_loss(ones, ones, None),
         "error-bars   ": lambda: biv.labels.plus_minus([1.0], [-1.0]),
+        "loss ": lambda: biv.biv_loss(ones[:, None], ones[:, None], ones),
         "distributed": lambda: biv.BIVLoss(process_group="all")(ones, ones, ones),
     }.items():
         with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page.strip()}\)"):
@@ -62,7 +63,9 @@ def test_errors_of_arguments_name_a_page():
     ("arguments", "page"),
     [
         (["train", "nothing.csv", "--target", "y"], "command"),
-        (["compare", "nothing.csv", "--target", "y", "--target-std", "s"], "checking"),
+        (["compare", "nothing.csv", "--target", "y", "--target-std", "s"], "command"),
+        (["compare", ".", "--target", "y", "--target-std", "s", "--folds", "1"], "checking"),
+        (["train", "t.csv", "--target", "y", "--epsilon", "five"], "epsilon"),
         (["reproduce", "fig99"], "paper"),
         (["docs", "epsilom"], "index"),
     ],
@@ -76,7 +79,7 @@ def test_errors_of_the_command_name_a_page(arguments, page, capsys, tmp_path, mo
 def test_bad_usage_names_a_page(capsys):
     with pytest.raises(SystemExit):
         main(["inspect"])
-    assert "(see: biv docs error-bars)" in capsys.readouterr().err
+    assert "(see: biv docs command)" in capsys.readouterr().err
 
 
 # `biv docs`.

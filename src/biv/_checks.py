@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from biv._pages import see
+from biv._pages import PAGE_OF, named, see
 
 BAD_ROWS_SHOWN = 3
 
@@ -80,6 +80,11 @@ def _page(name: str) -> str:
     return "" if name == "variance" else see(name)
 
 
+def _loss_page(name: str) -> str:
+    # Which shapes and tensors a loss takes; where error bars come from is not the question.
+    return named("loss") if name in PAGE_OF else ""
+
+
 def integer(name: str, value: object, *, at_least: int) -> int:
     """An integer of any kind, NumPy's too; a truth value is none."""
     try:
@@ -141,7 +146,7 @@ def constant(name: str, value: Tensor) -> None:
     if value.requires_grad:
         raise ValueError(
             f"{name} must not require grad: it sets the weights, which are constants of the loss; "
-            f"found requires_grad=True: use {name}.detach(){see(name)}"
+            f"found requires_grad=True: use {name}.detach(){_loss_page(name)}"
         )
 
 
@@ -158,7 +163,8 @@ def same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     if value.shape != like.shape:
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}{see(name)}"
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
+            f"{_loss_page(name)}"
         )
 
 
@@ -170,7 +176,8 @@ def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
         one_a_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_a_row}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}{see(name)}"
+            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
+            f"{_loss_page(name)}"
         )
     return value
 

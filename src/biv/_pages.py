@@ -13,6 +13,7 @@ PAGE_OF = {
     "half_width": "error-bars",
     "level": "error-bars",
     "epsilon": "epsilon",
+    "--epsilon": "epsilon",
     "process_group": "distributed",
 }
 """Where an argument is explained, of those that people have to think about."""

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from biv import _arrays, _checks
-from biv._pages import see
+from biv._pages import named
 from biv.weightings import BIV, Scope, Weighting
 
 Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
@@ -213,7 +213,7 @@ class Recipe:
         if variance is None and not self.weighting.variance_is_optional:
             raise TypeError(
                 "variance must be a torch.Tensor; found None: only the L2 loss can do without"
-                f"{see('variance')}"
+                f"{named('loss')}"
             )
         return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
 

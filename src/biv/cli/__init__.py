@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DivergedError, ValueError, OSError, RuntimeError) as error:
         said = str(error)
         helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
-        page = _pages.named(options.helps) if helps else ""
+        about = "command" if isinstance(error, FileNotFoundError) else options.helps
+        page = _pages.named(about) if helps else ""
         print(f"biv: {said}{page}", file=sys.stderr)
         failed = isinstance(error, (DivergedError, RuntimeError))
         return 1 if failed else 2

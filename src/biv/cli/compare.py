@@ -66,6 +66,7 @@ def call(options: argparse.Namespace) -> int:
     from biv.owndata.methods import methods
     from biv.report import comparison as report
 
+    owndata.note_zeros(table)
     names = methods()
     if not options.json:
         print(f"{owndata.described(table)}.", flush=True)

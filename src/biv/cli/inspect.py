@@ -32,7 +32,7 @@ def add_to(commands: Any) -> None:
         brief="the error bars of a table, before anything is trained on them",
         description=__doc__,
         examples=EXAMPLES,
-        page="error-bars",
+        page="command",
     )
     owndata.add_files(parser)
     owndata.add_columns(parser, error_bars=True)

@@ -18,6 +18,9 @@ from biv.datasets import LabelledTable, Target
 from biv.report.page import has_plotly, require_plotly
 
 ERROR_BAR = re.compile(r"err|std|sigma|unc|var|^[_ ]?se$|^d$|σ")
+STANDARD = re.compile(r"(?<![a-z])(e?err(or)?|std(dev)?|sd|se|sem|sigma|unc\w*)(?![a-z])|σ(?!²)")
+SQUARED = re.compile(r"(?<![a-z])i?var(iance)?(?![a-z])|σ²|sigma_?2")
+COLUMNS_SHOWN = 3
 NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")
 
 
@@ -154,7 +157,43 @@ def read(options: argparse.Namespace) -> LabelledTable:
         note(f"{table.unlabelled:,} rows have no {options.target!r} and were left out")
     for name, reason in table.schema.ignored.items():
         note(f"column {name!r} was left out: {reason}")
+    _note_missing(table)
+    _note_names(table)
     return table
+
+
+def _note_missing(table: LabelledTable) -> None:
+    gaps = table.features.isna().sum()
+    gaps = gaps[gaps > 0]
+    if len(gaps):
+        shown = ", ".join(f"{count:,} in {name!r}" for name, count in gaps[:COLUMNS_SHOWN].items())
+        more = f" and {len(gaps) - COLUMNS_SHOWN} more columns" if len(gaps) > COLUMNS_SHOWN else ""
+        note(
+            f"missing cells: {shown}{more}; a number becomes the median of its column, with a "
+            "column that says so, and a category is one of its own"
+        )
+
+
+def _note_names(table: LabelledTable) -> None:
+    """What a column is called may tell another kind of error bar; or that it is one at all."""
+    target = table.target
+    for name, taken, option in (
+        (target.variance, STANDARD, "--target-std"),
+        (target.std, SQUARED, "--target-var"),
+    ):
+        if name is not None and taken.search(name.casefold()):
+            note(f"by its name, column {name!r} may be for {option} (biv docs error-bars)")
+    if target.error_bars:
+        for name in _near(target, table.schema.names):
+            note(f"column {name!r} is learned from: is it an error bar (--ignore)?")
+
+
+def note_zeros(table: LabelledTable) -> None:
+    """That 0 is taken for what it says."""
+    count = 0 if table.variance is None else int((table.variance == 0).sum())
+    if count:
+        labels = "1 label has" if count == 1 else f"{count:,} labels have"
+        note(f"{labels} an error bar of 0, and count most: was that measured, or is it unknown?")
 
 
 def target(options: argparse.Namespace) -> Target:
@@ -191,15 +230,19 @@ def note(text: str) -> None:
 
 def note_no_error_bars(target: Target, learned_from: Iterable[str]) -> None:
     """That all labels count alike, and which column may have been meant."""
+    for name in _near(target, learned_from):
+        note(f"column {name!r} is learned from: is it the error bar (--target-std)?")
+    note("no error bars were given: all labels count alike, and their noise is in every error")
+
+
+def _near(target: Target, learned_from: Iterable[str]) -> list[str]:
+    """Columns that are called as an error bar of the label would be."""
     label = target.name.casefold()
-    near = [
+    return [
         name
         for name in learned_from
         if ERROR_BAR.search(name.casefold().replace(label, "", 1)) and label in name.casefold()
     ]
-    if near:
-        note(f"column {near[0]!r} is learned from: is it the error bar (--target-std)?")
-    note("no error bars were given: all labels count alike, and their noise is in every error")
 
 
 @contextmanager

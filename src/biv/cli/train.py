@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biv import _checks
+from biv._pages import see
 from biv.cli import experiments, owndata
 from biv.cli.parsing import add_command
 from biv.training.ranks import OtherRankError, Ranks, launched
@@ -136,6 +137,7 @@ def call(options: argparse.Namespace) -> int:
         print(f"{owndata.described(table)}.", flush=True)
     if table.variance is None:
         owndata.note_no_error_bars(table.target, table.schema.names)
+    owndata.note_zeros(table)
     with owndata.noted_warnings():
         folder = ModelFolder.train(
             options.out,
@@ -253,7 +255,9 @@ def _epsilon(options: argparse.Namespace) -> Any:
     try:
         epsilon: Any = options.epsilon if options.epsilon == "auto" else float(options.epsilon)
     except ValueError:
-        raise ValueError(f"--epsilon must be auto or a number; found {options.epsilon!r}") from None
+        raise ValueError(
+            f"--epsilon must be auto or a number; found {options.epsilon!r}{see('epsilon')}"
+        ) from None
     for name, loss in (("epsilon", "biv"), ("threshold", "cutoff")):
         if getattr(options, name) not in ("auto", None) and options.loss != loss:
             raise ValueError(f"--{name} is of --loss {loss}; found it with {options.loss}")
@@ -311,7 +315,7 @@ def _text(about: Any) -> str:
             told = f"they were multiplied by {result['variance_factor']:.2f}"
         lines += [
             f"  effective sample size       {result['effective_sample_size']:,.0f} of "
-            f"{about['rows']:,} labels",
+            f"{about['rows']:,} labels, by 1/(σ²+τ²)",
             f"  are the error bars right?   {told}",
         ]
     lines += [textwrap.fill(caveat, WIDTH) for caveat in caveats(result)]

@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import _checks, metrics
+from biv._pages import named
 from biv.datasets import LabelledTable
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
+from biv.owndata.impossible import TOO_LARGE, is_impossible
 from biv.owndata.inspection import QuickFit, examine
 from biv.owndata.learnable import require_learnable
 from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods
@@ -111,11 +113,16 @@ class Comparison:
     @property
     def useful(self) -> bool | None:
         """Whether the error bars make the model better; None if these rows do not tell."""
-        if self.disputed:
+        if self.impossible or self.disputed:
             return None
         if self.gain.low > 0 and self.control.low > 0:
             return True
         return False if self.gain.high < 0 else None
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the lowest error is below 0, from which nothing follows."""
+        return is_impossible(*self.methods[0].mse)
 
     @property
     def disputed(self) -> bool:
@@ -126,6 +133,8 @@ class Comparison:
 
     def recommendation(self) -> str:
         """In plain words: use the error bars or not, and with what."""
+        if self.impossible:
+            return f"{TOO_LARGE} Nothing follows from these errors{named('error-bars')}."
         return f"{self._whether()} {self._with_what()}"
 
     def _whether(self) -> str:

@@ -15,6 +15,7 @@ from biv.datasets import LabelledTable
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
 from biv.modelfile import plain
+from biv.owndata.impossible import TOO_LARGE, is_impossible
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import RELATED, label_correlation, ranks
 from biv.weights import effective_batch_size, inverse_variance_weights
@@ -176,6 +177,7 @@ def examine(
         *_odd_values(table, given, label_variance),
         *_common_values(table, given),
         *_related(table, variance, seed),
+        *_too_large(table, variance, fit),
         *_residuals(table, variance, fit),
         *(Remark("fit", text) for text in warned),
     ]
@@ -312,11 +314,13 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     with_label = label_correlation(table.y, variance)
     if abs(with_label) >= RELATED:
         way = "grow" if with_label > 0 else "shrink"
+        small, such = ("small", "√n") if with_label > 0 else ("large", "that of the logarithm")
         text = (
             f"error bars {way} with the label (rank correlation {with_label:+.2f}). Were they "
-            "computed from the noisy labels, as √n of a count n is? Then labels that are small by "
-            "chance get small error bars, and weighting pulls predictions their way: let biv "
-            "compare decide, or take error bars that do not follow the noise (biv docs error-bars)"
+            f"computed from the noisy labels, as {such} of a count n is? Then labels that are "
+            f"{small} by chance get small error bars, and weighting pulls predictions their way: "
+            "let biv compare decide, or take error bars that do not follow the noise (biv docs "
+            "error-bars)"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]
@@ -333,6 +337,11 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
         )
         remarks.append(Remark("related to features", text))
     return remarks
+
+
+def _too_large(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:
+    mse = metrics.noise_corrected_mse(fit.predicted, table.y[fit.places], variance[fit.places])
+    return [Remark("too large", TOO_LARGE.rstrip("?"))] if is_impossible(*mse) else []
 
 
 def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:

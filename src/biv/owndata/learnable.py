@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from biv._pages import see
 from biv.datasets import LabelledTable
 
 FEWEST_ROWS = 2
@@ -35,19 +36,22 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         return
     names = " and ".join(map(repr, target.error_bars))
     if np.isnan(variance).all():
-        raise ValueError(f"{source}: no error bar in column {names} is known: leave it out")
+        raise ValueError(
+            f"{source}: no error bar in column {names} is known: leave it out{see('variance')}"
+        )
     if unknown == "raise" and np.isnan(variance).any():
         count = int(np.isnan(variance).sum())
         first = table.where(int(np.flatnonzero(np.isnan(variance))[0]))
         raise ValueError(
             f"{first}, column {names} must have an error bar; it is missing there and in "
             f"{count - 1} other rows: --unknown-variance median puts the median in its place"
+            f"{see('variance')}"
         )
     known = variance[~np.isnan(variance)]
     if not known.any():
         raise ValueError(
             f"{source}: every error bar in column {names} is 0: if the labels are without noise, "
-            "leave it out"
+            f"leave it out{see('variance')}"
         )
     if np.isinf(known).all():
         raise ValueError(f"{source}: every error bar in column {names} is infinite")

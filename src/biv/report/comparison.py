@@ -45,5 +45,5 @@ def text(found: Comparison) -> str:
     lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]
     for name, reason in found.failed.items():
         lines.append(textwrap.fill(f"{name} has no answer here: {reason}", WIDTH))
-    lines += ["", textwrap.fill(found.recommendation(), WIDTH)]
+    lines += ["", textwrap.fill(found.recommendation(), WIDTH, break_on_hyphens=False)]
     return "\n".join(lines)

@@ -56,17 +56,27 @@ def text(seen: Inspection) -> str:
             f"Are they right? {factor_text(fit.variance_factor, fit.variance_factor_interval)}."
         )
     lines.append(
-        f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): τ², or "
-        "a fifth of it where that predicts better. `biv train` finds it by itself."
+        f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): the "
+        "τ² of a shorter fit before, or a fifth of it where that predicts better. `biv train` "
+        "finds it by itself."
     )
-    lines += ["", "To look at:" if seen.remarks else "Nothing about them looks odd."]
+    doubted = fit.variance_factor_interval is not None and not (
+        fit.variance_factor_interval[0] <= 1 <= fit.variance_factor_interval[1]
+    )
+    nothing = f"Nothing {'else ' if doubted else ''}about them looks odd."
+    lines += ["", "To look at:" if seen.remarks else nothing]
     for remark in seen.remarks:
-        end = "?" if remark.kind in ("zero", "duplicated") else "."
+        end = "?" if remark.kind in ("zero", "duplicated", "too large") else "."
         lines.append(f"- {remark.text}{end}")
         if remark.rows:
             lines.append(f"  {remark.rows}")
     wrapped = (
-        textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "")
+        textwrap.fill(
+            line,
+            WIDTH,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_on_hyphens=False,  # an option is to be copied
+        )
         if not line.startswith(" ")
         else line
         for line in lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from biv.owndata.impossible import TOO_LARGE, is_impossible
 from biv.owndata.relation import RELATED
 
 
@@ -15,11 +16,8 @@ def caveats(result: Mapping[str, Any]) -> list[str]:
         result: What a fit found out, as a model folder keeps it.
     """
     said = []
-    if result["mse"] < -3 * result["mse_stderr"]:
-        said.append(
-            "An error below 0 cannot be: the error bars are larger than the labels' noise. Is the "
-            "column σ and not σ² (--target-std), and in the units of the label?"
-        )
+    if is_impossible(result["mse"], result["mse_stderr"]):
+        said.append(TOO_LARGE)
     if abs(result["rank_correlation_with_label"]) >= RELATED:
         said.append(
             "Error bars go with the label (rank correlation "

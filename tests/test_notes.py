@@ -1,0 +1,102 @@
+"""What commands say of a table beside their results: slips that people make, and what was done."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biv.cli import main
+from biv.metrics import Score
+from biv.owndata.comparison import Compared as Method
+from biv.owndata.comparison import Comparison, Effect
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder, **changes):
+    """Honest error bars, all below 1, so that σ is larger than σ²."""
+    rng = np.random.default_rng(0)
+    rows = 600
+    x = rng.normal(size=rows)
+    err = rng.uniform(0.1, 0.4, size=rows)
+    columns = {"x": x, "y": x + err * rng.normal(size=rows), "y_err": err} | changes
+    pd.DataFrame(columns).to_csv(folder / "t.csv", index=False)
+    return columns
+
+
+def said(capsys, *arguments):
+    assert main([str(word) for word in arguments]) == 0
+    return capsys.readouterr()
+
+
+def inspected(capsys, *options):
+    return said(capsys, "inspect", "t.csv", "--target", "y", "--no-picture", *options)
+
+
+def test_sigma_for_its_square_is_told(folder, capsys):
+    write(folder)
+    told = inspected(capsys, "--target-var", "y_err")
+    assert "by its name, column 'y_err' may be for --target-std" in told.err
+    assert "An error below 0 cannot be" in told.out
+    honest = inspected(capsys, "--target-std", "y_err")
+    assert "may be for" not in honest.err
+    assert "below 0" not in honest.out
+    write(folder, y_var=np.full(600, 0.1))
+    assert "may be for --target-var" in inspected(capsys, "--target-std", "y_var").err
+
+
+def compared(mse):
+    """A comparison in which BIV has this error, and L2 more."""
+    methods = [
+        Method("BIV", Score(mse, 0.001), Score(0.0, 0.0), 1.0, ""),
+        Method("L2", Score(mse + 0.01, 0.001), Score(0.01, 0.001), 1.0, ""),
+    ]
+    lower = Effect(0.5, 0.4, 0.6)
+    return Comparison(100, 100, 0, 5, 1.0, methods, {}, lower, lower, True, 0.0)
+
+
+def test_nothing_follows_from_errors_below_0():
+    possible, impossible = compared(0.02), compared(-0.02)
+    assert possible.useful
+    assert "Use the error bars" in possible.recommendation()
+    assert impossible.useful is None
+    assert "Nothing follows from these errors" in impossible.recommendation()
+    assert "Use the error bars" not in impossible.recommendation()
+    assert compared(-0.002).useful  # by chance
+
+
+def test_missing_cells_are_told(folder, capsys):
+    x = np.random.default_rng(1).normal(size=600)
+    x[:25] = np.nan
+    write(folder, temp=x)
+    assert "missing cells: 25 in 'temp'" in inspected(capsys, "--target-std", "y_err").err
+    write(folder)
+    assert "missing cells" not in inspected(capsys, "--target-std", "y_err").err
+
+
+def test_error_bars_of_0_are_told(folder, capsys):
+    err = np.full(600, 0.2)
+    err[:30] = 0.0
+    write(folder, y_err=err)
+    told = said(
+        capsys, "train", "t.csv", "--target", "y", "--target-std", "y_err", "--max-epochs", 1,
+        "--no-report",
+    )  # fmt: skip
+    assert "30 labels have an error bar of 0" in told.err
+
+
+def test_a_second_error_bar_that_is_learned_from_is_told(folder, capsys):
+    columns = write(folder)
+    write(folder, y_var=columns["y_err"] ** 2)
+    assert "'y_var' is learned from" in inspected(capsys, "--target-std", "y_err").err
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1, "small"), (-1, "large")])
+def test_which_labels_get_small_error_bars_by_chance(folder, capsys, sign, word):
+    y = write(folder)["y"]
+    write(folder, y_err=np.exp(sign * y / 2))
+    told = " ".join(inspected(capsys, "--target-std", "y_err").out.split())
+    assert f"labels that are {word} by chance get small error bars" in told
