@@ -124,7 +124,17 @@ def _solve(
 
 
 class EpsilonPolicy(ABC):
-    """Decides ε for everything that shares one normaliser: a batch, a window, all ranks."""
+    """Decides ε for everything that shares one normaliser: a batch, a window, all ranks.
+
+    One of your own has to say :meth:`resolve`.
+
+    Example:
+        >>> class Median(EpsilonPolicy):
+        ...     def resolve(self, variance):
+        ...         return variance[variance.isfinite()].median()
+        >>> Median().resolve(torch.tensor([1.0, 2.0, 4.0, torch.inf]))
+        tensor(2.)
+    """
 
     reads_batch: ClassVar[bool] = True
     """Whether ε depends on the variances; if so, ranks must exchange them."""
@@ -144,6 +154,8 @@ class Fixed(EpsilonPolicy):
     Args:
         value: ε >= 0, **absolute**: in the units of the variance. 0.05 suits labels of unit
             variance; for others see :class:`Relative`.
+
+    Identity: a loss takes the number itself for the same.
 
     Example:
         >>> Fixed(0.05).resolve(torch.ones(8))
@@ -173,6 +185,9 @@ class Relative(EpsilonPolicy):
         fraction: >= 0.
         label_variance: The variance of the clean labels, or an estimate of it such as
             :func:`biv.metrics.label_variance`.
+
+    Identities: the ε of ``Fixed(fraction * label_variance)``; with labels scaled to unit variance
+    (:class:`biv.datasets.LabelScaler`), ε = fraction does the same.
 
     Example:
         >>> Relative(0.05, label_variance=400.0).resolve(torch.ones(8))
@@ -205,6 +220,9 @@ class MinimumBatchSize(EpsilonPolicy):
 
     The sizes are those of the weights 1/(σ²+ε) alone, over the elements used; `sample_weight` does
     not enter.
+
+    Identities: ε is :func:`biv.epsilon_for_batch_size` of the batch; scaling σ² scales it; equal
+    variances give 0; of N usable elements, `fraction` does what a size of fraction × N would.
 
     Example:
         >>> variance = torch.tensor([0.0, 1.0, 2.0, 4.0], dtype=torch.float64)

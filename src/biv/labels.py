@@ -101,8 +101,14 @@ def repeats(items: Any, values: Any) -> GroupedLabels:
         items: What each value was measured of, (values,): numbers or text.
         values: The measurements, (values,). NaN is an error: leave out what was not measured.
 
+    Returns:
+        y and variance, each (items,), with `items` and `counts`.
+
     Raises:
         ValueError: No item has two values, so that nothing is known about their spread.
+
+    Identities: the order of the values does not matter; adding a number to all of them adds it to
+    y; scaling them by c scales y by c and the variance by c².
 
     Example:
         >>> found = repeats(["a", "a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0, 7.0])
@@ -130,8 +136,14 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
         values: The ratings, (ratings,).
         raters: Who rated, (ratings,), if their biases are to be taken out.
 
+    Returns:
+        y and variance, each (items,), with `items` and `counts`.
+
     Raises:
         ValueError: No item has two ratings, or the raters fall into groups without a common item.
+
+    Identities: without raters, :func:`repeats`; a number added to all ratings of one rater, who
+    gave a share q of them, adds q times it to every label, and changes no variance.
 
     Example:
         >>> items, raters = ["a", "b", "c"] * 2, ["strict"] * 3 + ["kind"] * 3
@@ -292,9 +304,15 @@ def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyL
     variance = h²/3.
 
     Args:
-        y: Values.
-        half_width: What stands behind the ±, as y, or one number.
+        y: Values, of any shape.
+        half_width: h, what stands behind the ±, as y, or one number.
         level: Probability that the truth lies within, or None for all of it and evenly so.
+
+    Returns:
+        y and variance, of the shape of `y`.
+
+    Identities: a level of erf(√½), one σ, gives h²; none gives (2h)²/12, the variance of a uniform
+    distribution.
 
     Example:
         >>> plus_minus([10.0], [2.0], level=0.6827).variance.round(3)
@@ -316,9 +334,14 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     first, and learn those.
 
     Args:
-        low: Lower ends.
-        high: Upper ends, not below the lower ones.
+        low: Lower ends, of any shape.
+        high: Upper ends, of the same shape, not below the lower ones.
         level: Probability that the truth lies between them.
+
+    Returns:
+        y and variance, of the shape of `low`.
+
+    Identity: :func:`plus_minus` of the middle and half the width, at that level.
 
     Example:
         >>> y, variance = interval([8.04], [11.96])
@@ -352,6 +375,12 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
         values: (..., samples), four at least.
         axis: Which axis the samples are along.
 
+    Returns:
+        y and variance, of the shape of `values` without that axis.
+
+    Identity: adding a number to the samples adds it to y, and scaling them by c scales y by c and
+    the variance by c².
+
     Example:
         >>> samples([[1.0, 2.0, 3.0, 4.0, 5.0]]).y
         array([3.])
@@ -375,9 +404,15 @@ def ensemble(means: Any, variances: Any = None, axis: int = 0) -> NoisyLabels:
     (1 − 1/M) s² in its place). Without variances of their own, see :func:`samples`.
 
     Args:
-        means: (members, ...).
-        variances: As `means`; or None.
+        means: (members, ...), two at least.
+        variances: σ_m², as `means`; or None.
         axis: Which axis the members are along.
+
+    Returns:
+        y and variance, of the shape of `means` without that axis.
+
+    Identities: without variances, :func:`samples`; members that agree leave the mean of their
+    variances; members of variance 0 leave (1 + 1/M) s².
 
     Example:
         >>> y, variance = ensemble([[1.0], [3.0]], [[0.5], [1.5]])
@@ -410,6 +445,12 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
         states: A state, or a sequence of them: objects with a mean (`mean`, `x` or `loc`) and a
             covariance (`covariance`, `covariance_matrix`, `cov` or `P`), or pairs of the two.
         component: Which number of the state is the label; or weights, of several together.
+
+    Returns:
+        y and variance, (states,); two numbers for a single state.
+
+    Identities: a component is a weight of 1 there and 0 elsewhere; scaling the weights by c scales
+    y by c and the variance by c².
 
     Example:
         >>> state = (np.array([3.0, 1.0]), np.array([[4.0, 0.0], [0.0, 9.0]]))
@@ -493,10 +534,17 @@ def poll(
     answers, what is asked) is not in it.
 
     Args:
-        share: In [0, 1].
-        count: How many were asked, as `share` or one number.
-        population: How many there are in all, if those asked are not few of them.
-        design_effect: By what a sample that is not simple (clusters, weights) is worse, 1 or more.
+        share: In [0, 1], of any shape.
+        count: n, how many were asked, as `share` or one number.
+        population: N, how many there are in all, if those asked are not few of them.
+        design_effect: deff, by what a sample that is not simple (clusters, weights) is worse, 1 or
+            more.
+
+    Returns:
+        y, the share, and variance, of the shape of `share`.
+
+    Identities: a share and one less it have the same variance; it is 0 where all were asked; it is
+    proportional to the design effect.
 
     Example:
         >>> poll([0.5, 0.0], [98, 8]).variance.round(5)
@@ -523,8 +571,13 @@ def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     small, while k alone gives infinity).
 
     Args:
-        events: k, 0 or more.
+        events: k, 0 or more, of any shape.
         exposure: Time, area or trials behind each, as `events` or one number.
+
+    Returns:
+        y and variance, of the shape of `events`.
+
+    Identity: scaling the exposure by c divides y by c and the variance by c².
 
     Example:
         >>> counts([24.0, 0.0], exposure=2.0)
@@ -542,8 +595,13 @@ def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     events it is rough.
 
     Args:
-        events: k, 0 or more.
+        events: k, 0 or more, of any shape.
         exposure: As for :func:`counts`.
+
+    Returns:
+        y and variance, of the shape of `events`.
+
+    Identity: scaling the exposure by c takes log c off y, and leaves the variance.
 
     Example:
         >>> log_counts([99.5]).variance
@@ -560,8 +618,14 @@ def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
     rates. Exponentials of labels with large variances are far from symmetric: learn the logarithm.
 
     Args:
-        events: a, 0 or more.
+        events: a, 0 or more, of any shape.
         others: b, as `events`.
+
+    Returns:
+        y and variance, of the shape of `events`.
+
+    Identities: y is the difference of the two :func:`log_counts`, and the variance their sum;
+    exchanged counts change its sign alone.
 
     Example:
         >>> y, variance = log_count_ratio([19.5], [19.5])
@@ -576,13 +640,21 @@ def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
 def count_ratio(events: Any, others: Any) -> NoisyLabels:
     r"""The ratio of two counts a/b, by the delta method.
 
-    variance = (a/b)²(1/a + 1/b), with a and b each raised by one within it, as for
-    :func:`counts`. For b below some twenty the logarithm (:func:`log_count_ratio`) is the better
-    label.
+    .. math:: y = \frac{a}{b}, \qquad \operatorname{variance} =
+              \left(\frac{a+1}{b+1}\right)^2 \left(\frac{1}{a+1} + \frac{1}{b+1}\right)
+
+    that is (a/b)²(1/a + 1/b), with a and b each raised by one, as for :func:`counts`. For b below
+    some twenty the logarithm (:func:`log_count_ratio`) is the better label.
 
     Args:
-        events: a, 0 or more.
-        others: b, more than 0.
+        events: a, 0 or more, of any shape.
+        others: b, more than 0, as `events`.
+
+    Returns:
+        y and variance, of the shape of `events`.
+
+    Identity: the variance is the squared ratio of the raised counts, times that of their logarithm,
+    ``log_count_ratio(a + 0.5, b + 0.5).variance``.
 
     Example:
         >>> count_ratio([100.0], [100.0]).y
@@ -606,6 +678,9 @@ def bootstrapped(
 ) -> NoisyLabels:
     r"""Bootstrapped targets of reinforcement learning: r + γV(s′), and γ² times V's variance.
 
+    .. math:: y = r + \gamma V, \qquad
+              \operatorname{variance} = \gamma^2 \sigma_V^2 + \sigma_r^2
+
     After a terminal state nothing follows: y = r, and the variance is that of the reward, 0 if it
     is known. A variance of 0 makes such a label the most trusted of its batch.
 
@@ -617,13 +692,20 @@ def bootstrapped(
     the harm, and what averaging does for it.
 
     Args:
-        reward: r, (N,).
-        next_value: What a critic, or the mean of several, says of the next state.
-        next_variance: Of that: of several critics, see :func:`ensemble`.
-        gamma: Discount, in (0, 1].
-        terminal: Whether the episode ended, truth values or 0 and 1; None if it never did. What a
-            critic says of a terminal state is not looked at.
-        reward_variance: Of the reward, if it is noisy, and of whatever else targets scatter by.
+        reward: r, of any shape, (N,) say.
+        next_value: V, what a critic, or the mean of several, says of the next state; as `reward`.
+        next_variance: σ_V², of that, as `reward`: of several critics, see :func:`ensemble`.
+        gamma: γ, the discount, in (0, 1].
+        terminal: Whether the episode ended, truth values or 0 and 1, as `reward`; None if it never
+            did. What a critic says of a terminal state is not looked at.
+        reward_variance: σ_r², of the reward, if it is noisy, and of whatever else targets scatter
+            by; as `reward`.
+
+    Returns:
+        y and variance, of the shape of `reward`.
+
+    Identities: γ = 1 gives r + V and V's variance; a terminal state gives r and `reward_variance`,
+    or 0.
 
     Example:
         >>> y, variance = bootstrapped([1.0, 1.0], [10.0, 10.0], [4.0, 4.0], gamma=0.5,

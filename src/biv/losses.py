@@ -60,6 +60,9 @@ def l2_loss(
     Returns:
         A 0-d tensor.
 
+    Identities: it is ``F.mse_loss(pred, target)``, whatever the variances, if all are finite;
+    :func:`biv_loss` and :func:`cutoff_loss` tend to it as ε and C grow.
+
     Example:
         >>> import biv, torch
         >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
@@ -101,6 +104,10 @@ def iv_loss(
         ValueError: Some variance is 0 and so is ε.
 
     Its gradients scale with 1/(σ²+ε); :func:`biv_loss` is the same loss without that scale.
+
+    Identities: without `sample_weight` it is :func:`biv_loss` times the mean of 1/(σ²+ε) over the
+    elements used; scaling σ² and ε by c divides it by c; at ε = 0 its gradient is twice that of
+    ``torch.nn.GaussianNLLLoss`` given `variance`.
 
     Example:
         >>> import biv, torch

@@ -63,6 +63,9 @@ def noise_corrected_mse(
         was σ given for σ²? The standard error is to first order: with fewer than some fifty labels
         it is too small.
 
+    Identities: σ² = 0 gives the mean squared error, and equal variances that less σ²; adding a
+    number to f and ỹ changes nothing; scaling both by c, σ² and ε by c², scales both results by c².
+
     Example:
         >>> import numpy as np
         >>> pred, target = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 2.0])
@@ -105,6 +108,9 @@ def noise_corrected_difference(
     Returns:
         (value, stderr). Below 0, `pred` is the better.
 
+    Identities: at a given ε, or unweighted, it is the difference of the two scores; exchanging the
+    models changes its sign alone; a model differs from itself by 0 ± 0.
+
     Example:
         >>> import numpy as np
         >>> y, f, g = np.array([[1.5, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 4.0]])
@@ -140,6 +146,9 @@ def noise_corrected_r2(
     Returns:
         (value, stderr). 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
         The standard error is that of the quotient, to first order. NaN if all labels are equal.
+
+    Identities: σ² = 0 gives 1 − MSE/var(ỹ), with ddof 1; adding a number to f and ỹ changes
+    nothing, nor does scaling both by c, and σ² (and ε) by c².
 
     Example:
         >>> import numpy as np
@@ -182,6 +191,9 @@ def reduced_chi_squared(
 
     Returns:
         (value, stderr).
+
+    Identities: for p = 0 it is :func:`biv.iv_loss`; scaling σ² and ε by c divides it by c; with
+    ε = :func:`residual_variance`, where that is above 0, it is 1.
 
     Example:
         >>> import numpy as np
@@ -227,6 +239,8 @@ def label_variance(target: Any, variance: Any) -> float:
 
     Returns:
         An estimate >= 0, in squared label units; the sample variance (ddof 1) if all σ² are 0.
+
+    Identities: adding a number to ỹ changes nothing; scaling ỹ by c and σ² by c² scales it by c².
 
     Example:
         >>> import numpy as np
@@ -278,15 +292,23 @@ def grouped_label_moments(count: Any, mean: Any, squares: Any, variance: Any) ->
 
 
 def residual_variance(pred: Any, target: Any, variance: Any) -> float:
-    r"""τ², the model's own mean squared error: the root of Σ (f−ỹ)²/(σ²+τ²) = n.
+    r"""τ², the model's own mean squared error, what the noise of the labels leaves.
 
-    The Paule–Mandel estimate; 0 if the labels' noise alone explains the residuals. It is the ε that
-    makes 1/(σ²+ε) the inverse variance of a residual.
+    .. math:: \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \tau^2} = n
+
+    The root of this, the Paule–Mandel estimate; 0 if the labels' noise alone explains residuals so
+    large. It is the ε that makes 1/(σ²+ε) the inverse variance of a residual.
 
     Args:
         pred: f, predictions not fitted on these labels.
         target: ỹ, the noisy labels.
         variance: σ².
+
+    Returns:
+        τ² >= 0, in squared label units.
+
+    Identities: σ² = 0 gives the mean squared error, equal variances that less σ², or 0; scaling
+    f and ỹ by c and σ² by c² scales it by c².
 
     Example:
         >>> import numpy as np
@@ -320,6 +342,9 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
 
     Raises:
         ValueError: The variances are all alike, or there are fewer than three.
+
+    Identities: scaling σ² by c divides both results by c; scaling f and ỹ by c and σ² by c² changes
+    nothing.
 
     Example:
         >>> import numpy as np
@@ -375,14 +400,26 @@ def _line(design: Tensor, w: Tensor, square: Tensor) -> Tensor:
 
 
 def effective_sample_size(variance: Any, *, epsilon: float) -> float:
-    """How many labels a weighted evaluation really rests on: Kish's size of w = 1/(σ²+ε)².
+    r"""How many labels a weighted evaluation really rests on: Kish's size of its weights.
 
-    These are the weights of :func:`noise_corrected_mse` at that ε; a small number beside n says
-    that a few labels of low σ² decide the score.
+    .. math:: \frac{\left(\sum_k w_k\right)^2}{\sum_k w_k^2},
+              \qquad w_k = (\sigma_k^2 + \epsilon)^{-2}
+
+    These are the weights of :func:`noise_corrected_mse` at that ε, **squared** ones; a small number
+    beside n says that a few labels of low σ² decide the score. How many labels a *fit* rests on is
+    another size, at the same ε no smaller: that of the weights 1/(σ²+τ²) themselves, which
+    :class:`biv.BIVRegressor` has as ``effective_sample_size_``.
 
     Args:
         variance: σ²; infinite ones count for nothing.
         epsilon: >= 0, in the units of `variance`.
+
+    Returns:
+        A number in [1, n]; 0 if no σ² is finite.
+
+    Identities: :func:`biv.effective_batch_size` of the squared
+    :func:`biv.inverse_variance_weights`; n for n equal variances; scaling σ² and ε together changes
+    nothing; non-decreasing in ε.
 
     Example:
         >>> import numpy as np
@@ -524,6 +561,11 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
     Args:
         estimate: >= 0, in the units of `variance`.
         variance: σ²; infinite ones count for nothing.
+
+    Returns:
+        ε, at least the estimate.
+
+    Identities: the estimate itself where it is enough; scaling both arguments scales ε.
 
     Example:
         >>> import numpy as np

@@ -26,8 +26,13 @@ Entry = TypeVar("Entry", Tensor, Tensor | None)
 
 
 class VarianceLoss(nn.Module, ABC):
-    """What the four modules share: :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss` and
+    r"""What the four modules share: :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss` and
     :class:`CutoffLoss`. Their settings are attributes, which may be changed between batches.
+
+    .. math:: \frac{\sum_k s_k w_k\,\ell(f_k, \tilde y_k)}{D}
+
+    over the elements used, with weights w and a denominator D of each loss's own, and s the
+    `sample_weight`, 1 if there is none.
 
     Args:
         process_group: None is local: this process normalises by its own batch alone. A group, such
@@ -72,11 +77,12 @@ class VarianceLoss(nn.Module, ABC):
         """The loss of a batch; the function of the same name has the equation.
 
         Args:
-            pred: Predictions.
-            target: Labels; NaN where one is missing.
-            variance: σ² of each label, not σ: 0 is a trusted label, +inf one to ignore.
-            mask: True for the elements to use.
-            sample_weight: How much each element matters, >= 0.
+            pred: f, predictions, of any shape.
+            target: ỹ, labels, of the same shape; NaN where one is missing.
+            variance: σ² of each label, not σ, of the same shape, or (N, 1) beside (N, D): 0 is a
+                trusted label, +inf one to ignore. :class:`L2Loss` can do without.
+            mask: True for the elements to use; shaped as `variance` may be.
+            sample_weight: How much each element matters, >= 0; shaped likewise.
 
         Returns:
             A 0-d tensor; 0, with zero gradients, where nothing is left to learn from.
@@ -263,7 +269,11 @@ class WindowLoss:
 
 
 class L2Loss(VarianceLoss):
-    """:func:`biv.l2_loss` as a module; its arguments are those of :class:`VarianceLoss`.
+    r""":func:`biv.l2_loss` as a module; its arguments are those of :class:`VarianceLoss`.
+
+    .. math:: \frac{1}{K} \sum_k (f_k - \tilde y_k)^2
+
+    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
 
     Example:
         >>> L2Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
@@ -275,7 +285,11 @@ class L2Loss(VarianceLoss):
 
 
 class IVLoss(VarianceLoss):
-    """:func:`biv.iv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    r""":func:`biv.iv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+
+    .. math:: \frac1K \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
+
+    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
 
     Args:
         epsilon: ε, **absolute**, in the units of the variance; or a policy of :mod:`biv.epsilon`.
@@ -304,13 +318,18 @@ class IVLoss(VarianceLoss):
 
 
 class BIVLoss(VarianceLoss):
-    """:func:`biv.biv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    r""":func:`biv.biv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+
+    .. math:: \left(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\right)^{-1}
+              \sum_k \frac{\ell(f_k, \tilde y_k)}{\sigma_k^2 + \epsilon}
+
+    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
 
     Args:
         epsilon: ε, **absolute**, in the units of the variance: 0.05 suits labels of unit variance.
             Or a policy of :mod:`biv.epsilon`, such as
             ``Relative(0.05, label_variance)`` or ``MinimumBatchSize(fraction=0.5)``.
-        base: "mse", "mae", "huber" (δ = 1, in label units), or a callable giving elementwise
+        base: ℓ: "mse", "mae", "huber" (δ = 1, in label units), or a callable giving elementwise
             losses, such as ``torch.nn.SmoothL1Loss(reduction="none")``.
 
     Example:
@@ -340,7 +359,12 @@ class BIVLoss(VarianceLoss):
 
 
 class CutoffLoss(VarianceLoss):
-    """:func:`biv.cutoff_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    r""":func:`biv.cutoff_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+
+    .. math:: \left(\sum_k \mathbf 1\{\sigma_k^2 < C\}\right)^{-1}
+              \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2
+
+    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
 
     Args:
         threshold: C > 0, in the units of the variance; strictly below it a label is kept.

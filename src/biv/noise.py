@@ -61,6 +61,8 @@ class Uniform:
         variance: V, at most :math:`V_{\max} = \mu^2/3`, where a = 0 and b = 2μ.
         spread: V / V_max in [0, 1], instead of `variance`.
 
+    Identities: μ = (a + b)/2 and V = (b − a)²/12.
+
     Example:
         >>> Uniform(20_000, spread=1.0).support
         (0.0, 40000.0)
@@ -113,6 +115,9 @@ class BinaryUniform:
         mean: μ, of the whole; at least p/2.
         high_variance: V_h, of σ² within the high regime; at most :math:`\mu_h^2/3`.
 
+    Identities: :math:`\mu = p/2 + (1 - p)\,\mu_h`; p = 0 is :class:`Uniform` of mean μ and variance
+    V_h.
+
     Example:
         >>> noise = BinaryUniform(0.5, mean=2000)
         >>> noise.high.mean, noise.support
@@ -138,7 +143,7 @@ class BinaryUniform:
 
     @property
     def variance(self) -> float:
-        """P (1/12 + 1/4) + (1−p) (V_h + μ_h²) − μ²."""
+        """Of both regimes together, p (1/12 + 1/4) + (1−p) (V_h + μ_h²) − μ²."""
         low, high = self.low, self.high
         # About the common mean, which loses no digits to the difference of large squares.
         return self.p * (low.variance + (low.mean - self.mean) ** 2) + (1 - self.p) * (
@@ -163,13 +168,18 @@ class BinaryUniform:
 
 @dataclass(frozen=True)
 class Gamma:
-    """σ² ~ Gamma with shape α and rate α/μ: mean μ, variance μ²/α.
+    r"""σ² ~ Gamma with shape α and rate α/μ: mean μ, variance μ²/α.
+
+    .. math:: P(\sigma^2) = \frac{(\alpha/\mu)^\alpha}{\Gamma(\alpha)}\,
+              (\sigma^2)^{\alpha - 1}\, e^{-\alpha \sigma^2/\mu}, \qquad \sigma^2 > 0
 
     The smaller α, the more labels have almost no noise, and the noisier the rest.
 
     Args:
         alpha: α > 0.
         mean: μ > 0.
+
+    Identities: α = 1 is the exponential distribution, of variance μ²; scaling μ scales every draw.
 
     Example:
         >>> Gamma(alpha=0.5, mean=2.0).variance
@@ -199,7 +209,9 @@ class Gamma:
 def corrupt(
     y: npt.ArrayLike, variance: npt.ArrayLike, generator: np.random.Generator
 ) -> FloatArray:
-    """Noisy labels, ỹ ~ N(y, σ²).
+    r"""Noisy labels, ỹ ~ N(y, σ²).
+
+    .. math:: \tilde y_k = y_k + \sigma_k z_k, \qquad z_k \sim N(0, 1) \text{ independent}
 
     Args:
         y: The true labels, of any shape.
@@ -209,6 +221,9 @@ def corrupt(
     Returns:
         ỹ, of the shape and floating-point dtype of `y`; NaN, a missing label, where σ² is infinite:
         nothing of y is left there.
+
+    Identities: σ² = 0 gives y; with one seed, adding a number to y adds it to ỹ, and scaling y by
+    c > 0 and σ² by c² scales ỹ by c.
 
     Example:
         >>> import numpy as np
@@ -240,6 +255,8 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
 
     Returns:
         The disturbed variances, of the shape and floating-point dtype of `variance`.
+
+    Identities: D_v = 0 changes nothing; with one seed, scaling σ² scales the result.
 
     Example:
         >>> import numpy as np

@@ -51,6 +51,9 @@ def cutoff_weights(variance: Array, threshold: float | Tensor) -> Array:
     Returns:
         1 where σ² < C and 0 elsewhere, of the kind, shape and dtype of `variance`.
 
+    Identities: C = +inf keeps every finite σ²; scaling σ² and C together changes nothing;
+    :func:`biv.l2_loss` with these as `sample_weight` is :func:`biv.cutoff_loss`.
+
     Example:
         >>> import numpy as np
         >>> cutoff_weights(np.array([0.5, 1.0, 2.0]), threshold=1.0)

@@ -20,6 +20,11 @@ class Dataset:
         feature_names: One a column of `x`, or a channel.
         source: Where the data come from, and whom to cite.
         licence: What may be done with them.
+
+    Example:
+        >>> data = Dataset(np.zeros((3, 2)), np.zeros(3), np.ones(3), ("a", "b"), "a sketch", "CC0")
+        >>> data
+        Dataset(3 rows, 2 features, labels with variances; a sketch)
     """
 
     x: npt.NDArray[Any]

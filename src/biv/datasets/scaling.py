@@ -27,6 +27,10 @@ class LabelScaler:
         mean: m, in label units.
         std: s > 0, in label units.
 
+    Identities: :meth:`label_raw` undoes :meth:`label`, and :meth:`variance_raw` :meth:`variance`;
+    the variance of ``label(y)`` is ``variance`` of that of y; BIV and Cutoff losses of labels, σ²,
+    ε and C in raw units are s² times those in normalised units, and IV losses the same.
+
     Example:
         >>> scaler = LabelScaler(mean=100.0, std=20.0)
         >>> scaler.label(140.0), scaler.variance(40.0), scaler.variance_raw(0.05)
@@ -93,7 +97,15 @@ class LabelScaler:
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaler:
-    """Features of mean 0 and variance 1, column by column; a constant one becomes 0.
+    r"""Features of mean 0 and variance 1, column by column; a constant one becomes 0.
+
+    .. math:: x'_{ij} = (x_{ij} - m_j)/s_j
+
+    Shapes: (N, D) to (N, D).
+
+    Attributes:
+        mean: m, (D,).
+        std: s, (D,).
 
     Example:
         >>> x = np.array([[1.0, 5.0], [3.0, 5.0]])

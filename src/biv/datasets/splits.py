@@ -13,7 +13,17 @@ Rows = npt.NDArray[np.intp]
 
 
 class Split(NamedTuple):
-    """Which rows are trained on and which are tested on."""
+    """Which rows are trained on and which are tested on.
+
+    Attributes:
+        train: Their numbers, (rows trained on,).
+        test: Their numbers, (rows tested on,).
+
+    Example:
+        >>> x, split = np.arange(40).reshape(20, 2), Split(np.arange(15), np.arange(15, 20))
+        >>> x[split.train].shape, x[split.test].shape
+        ((15, 2), (5, 2))
+    """
 
     train: Rows
     test: Rows

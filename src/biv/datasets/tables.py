@@ -34,6 +34,10 @@ class Target:
 
     Raises:
         ValueError: More than one kind of error bar is named, or a column twice.
+
+    Example:
+        >>> Target("y", interval=("low", "high"), weight="importance").names
+        ['y', 'low', 'high', 'importance']
     """
 
     name: str
@@ -154,7 +158,7 @@ class LabelledTable:
         categories: Sequence[str] = (),
         after_part: Callable[[int], object] = lambda _: None,
     ) -> LabelledTable:
-        """Read files twice: once to see what the columns mean, once for their values.
+        r"""Read files twice: once to see what the columns mean, once for their values.
 
         Args:
             paths: See :class:`biv.datasets.tablefiles.Files`.
@@ -166,6 +170,14 @@ class LabelledTable:
 
         Raises:
             ValueError: A column is missing, a cell is not what it should be, or nothing is left.
+
+        Example:
+            >>> import tempfile
+            >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+            >>> _ = path.write_text("size,y,err\n1,2.5,0.1\n2,,0.1\n3,4.5,0.3\n")
+            >>> table = LabelledTable.read(path, Target("y", std="err"))
+            >>> len(table), table.unlabelled, table.y.tolist(), table.variance.round(2).tolist()
+            (2, 1, [2.5, 4.5], [0.01, 0.09])
         """
         files = Files(paths)
         names = chosen_columns(files, target, features, ignore, categories)

@@ -22,6 +22,12 @@ class Periodic:
         width: How many outputs a column gets.
         scale: The standard deviation that the frequencies start with, for features of unit
             variance: larger sees finer detail, and more noise.
+
+    Example:
+        >>> from biv.models import MLP
+        >>> network = MLP(features=3, periodic=Periodic((0, 2)))(torch.Generator())
+        >>> network(torch.zeros(5, 3)).shape
+        torch.Size([5, 1])
     """
 
     columns: tuple[int, ...]

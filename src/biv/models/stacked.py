@@ -47,6 +47,15 @@ class Stacked:
         modules: ``nn.Sequential`` s of ``nn.Linear``, ``nn.ReLU`` and
             :class:`~biv.models.PeriodicEmbedding`, at least two. They are copied, not changed.
         dtype: To compute in; that of the modules by default.
+
+    Identity: :meth:`module` gives back every network that was put in.
+
+    Example:
+        >>> from biv.models import MLP
+        >>> networks = [MLP(features=3)(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+        >>> stacked, x = Stacked(networks), torch.ones(5, 3)
+        >>> len(stacked.parameters), torch.equal(stacked.module(1)(x), networks[1](x))
+        (2, True)
     """
 
     def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype | None = None) -> None:

@@ -24,14 +24,28 @@ COLUMNS = ("x", "y", "variance", "sample_weight")
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write a state to a file; until it is complete, the file before it stays."""
+    """Write a state to a file; until it is complete, the file before it stays.
+
+    Args:
+        path: Of the file.
+        state: Tensors, numbers, text, and lists and dictionaries of them.
+
+    Identity: :func:`load_checkpoint` gives back what was saved.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "last.checkpoint"
+        >>> save_checkpoint(path, {"step": 3, "weights": torch.ones(2)})
+        >>> load_checkpoint(path)
+        {'step': 3, 'weights': tensor([1., 1.])}
+    """
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **state}, buffer)
     write_atomically(Path(path), buffer.getvalue())
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Read a state from a file.
+    """Read a state from a file; see :func:`save_checkpoint`. Its tensors are on the CPU.
 
     Raises:
         ValueError: The file is not a checkpoint, or not one of this version.

@@ -133,6 +133,11 @@ class Member:
 
     Raises:
         ValueError: Nothing is left to learn from, because the cutoff keeps no row, say.
+
+    Example:
+        >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
+        >>> len(Member(rows)), len(Member(rows, rows=torch.tensor([0, 2]), seed=1))
+        (5, 2)
     """
 
     train: Triplets
@@ -240,6 +245,11 @@ class Schedule:
             predict; None takes the last ones. After step n, it moves towards the parameters by
             (η + 1)/(n + η) of the way (Shamir and Zhang, 2013): 0 is the mean of all steps, and
             η > 0 rests on the last 1/(η + 1) of them or so.
+
+    Example:
+        >>> whole, kept = Schedule(batch_size=32, drop_last=True), Schedule(batch_size=32)
+        >>> whole.steps_per_epoch(100), kept.steps_per_epoch(100)
+        (3, 4)
     """
 
     epochs: int = 100

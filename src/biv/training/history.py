@@ -30,6 +30,14 @@ class History:
         test_step: After how many steps each of these was taken, (evaluations,).
         diverged_at: The step after which a loss, a parameter or an optimiser's moment was no longer
             finite; None if they stayed so. The member was frozen there: its curves are NaN beyond.
+
+    Example:
+        >>> steps = np.arange(1, 81)
+        >>> history = History(1 / steps, np.full(80, 16.0), 2 / steps, steps)
+        >>> history
+        History(80 steps, last test loss 0.025)
+        >>> history.smoothed_test_loss(window=8).shape, history.diverged
+        ((73,), False)
     """
 
     train_loss: Curve

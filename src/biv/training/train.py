@@ -23,7 +23,12 @@ UNUSUAL = 100.0  # a variance of labels, or one over it, beyond which somebody f
 
 
 class Trained(NamedTuple):
-    """A member after its training."""
+    """A member after its training, as :func:`train_stack` returns it.
+
+    Attributes:
+        module: Its network.
+        history: Its curves.
+    """
 
     module: nn.Module
     history: History
