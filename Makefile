@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
         bench-alternatives bench-table bench-scale bench-report clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-19s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo 'Installing into $(VENV): a minute or two, once.'

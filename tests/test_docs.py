@@ -12,6 +12,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote
 
 import pytest
 import torch
@@ -220,19 +221,23 @@ def test_the_reference_has_every_public_name():
 # The site.
 
 
-class Resources(HTMLParser):
-    """What a browser would fetch of its own accord."""
+class Page(HTMLParser):
+    """What a browser would fetch of its own accord, where links lead, and what they can lead to."""
 
-    def __init__(self):
+    def __init__(self, path):
         super().__init__()
-        self.found = []
+        self.fetched, self.links, self.anchors = [], [], {""}
+        self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
+        self.anchors.add(given.get("id") or "")
         if tag in ("script", "img", "iframe", "source") and "src" in given:
-            self.found.append(given["src"])
+            self.fetched.append(given["src"])
         if tag == "link" and given.get("rel") in ("stylesheet", "preload", "icon"):
-            self.found.append(given["href"])
+            self.fetched.append(given["href"])
+        if tag == "a" and not re.match(r"\w+:", given.get("href") or "x:"):
+            self.links.append(given["href"])
 
 
 @pytest.mark.slow
@@ -244,16 +249,24 @@ def test_the_site_builds_without_a_warning_and_asks_for_nothing(tmp_path):
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    built = list((tmp_path / "site").rglob("*.html"))
+    built = {path.resolve(): Page(path) for path in (tmp_path / "site").rglob("*.html")}
     assert len(built) > 40
-    for page in built:
-        text = page.read_text("utf-8")
-        seen = Resources()
-        seen.feed(text)
-        assert [url for url in seen.found if re.match(r"(https?:)?//", url)] == [], page
+    for path, page in built.items():
+        assert [url for url in page.fetched if re.match(r"(https?:)?//", url)] == [], path
+        for link in page.links:
+            file, _, anchor = unquote(link).partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), f"{path}: {link}"
+            if anchor and target in built:
+                assert anchor in built[target].anchors, f"{path}: {link}"
     losses = (tmp_path / "site" / "api" / "losses.html").read_text("utf-8")
     assert losses.count("<math") >= 4  # formulas are there, as browsers draw them
     assert "MathJax" not in losses
+    assert "munderover><mi>y" not in re.sub(r"\s", "", losses)  # no index stands below its letter
+    estimator = (tmp_path / "site" / "api" / "estimator.html").read_text("utf-8")
+    for name in ("epsilon_", "tau2_", "n_epochs_", "variance_factor_"):
+        assert f'id="biv.BIVRegressor.{name}"' in estimator
+    assert "max_epochs" in estimator[: estimator.index("Neural regression")]  # the signature
 
 
 # What pages say.
