@@ -67,6 +67,7 @@ copybutton_prompt_is_regexp = True
 html_math_renderer = "mathml"
 
 
+BARE_FRACTION = re.compile(r"\\[dt]?frac(?!\s*\{)")
 # The index of a letter with a tilde would be set below it, as that of a sum is.
 INDEX_BELOW = re.compile(
     r"<munderover>\s*(<mi>\w</mi>)\s*(<mi>\w</mi>)\s*(<mo[^>]*>~</mo>)\s*</munderover>"
@@ -76,6 +77,8 @@ INDEX_BELOW = re.compile(
 def mathml(node: nodes.Element, *, block: bool) -> str:
     """A formula as MathML; one that cannot be read is a warning, and so an error of `make docs`."""
     try:
+        if BARE_FRACTION.search(node.astext()):
+            raise MathError("A fraction without braces, of which the digits would be one number")
         found = latex2mathml.tex2mathml(node.astext(), as_block=block)
     except MathError as error:
         logger.warning("%s in %s", error, node.astext(), location=node)

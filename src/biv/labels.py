@@ -365,7 +365,7 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
     The truth is taken for one more draw from the distribution that the samples are of (a posterior,
     an ensemble, runs of a simulator). Of n samples with variance s²,
 
-    .. math:: \operatorname{variance} = s^2 \left(1 + \frac1n\right) \frac{n-1}{n-3}
+    .. math:: \operatorname{variance} = s^2 \left(1 + \frac{1}{n}\right) \frac{n-1}{n-3}
 
     s² for many. The factors are for the mean, which is not that of the distribution, and for s²,
     which is not its variance. Where the *mean* of the distribution is the truth, and the samples
@@ -398,7 +398,8 @@ def ensemble(means: Any, variances: Any = None, axis: int = 0) -> NoisyLabels:
     The truth is drawn by one more member like these: the variances' mean, and the spread of the
     means about theirs, by the law of total variance:
 
-    .. math:: \operatorname{variance} = \frac1M \sum_m \sigma_m^2 + \left(1 + \frac1M\right) s^2
+    .. math:: \operatorname{variance} = \frac{1}{M} \sum_m \sigma_m^2
+              + \left(1 + \frac{1}{M}\right) s^2
 
     with s² the sample variance of the M means (a mixture of exactly these members has
     (1 − 1/M) s² in its place). Without variances of their own, see :func:`samples`.

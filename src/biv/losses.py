@@ -84,7 +84,7 @@ def iv_loss(
 ) -> Tensor:
     r"""Inverse-variance loss.
 
-    .. math:: \frac1K \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
+    .. math:: \frac{1}{K} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
 
     Args:
         pred: f, the predictions.

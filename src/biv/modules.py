@@ -287,7 +287,7 @@ class L2Loss(VarianceLoss):
 class IVLoss(VarianceLoss):
     r""":func:`biv.iv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
 
-    .. math:: \frac1K \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
+    .. math:: \frac{1}{K} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
 
     Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
 
