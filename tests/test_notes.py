@@ -100,3 +100,19 @@ def test_which_labels_get_small_error_bars_by_chance(folder, capsys, sign, word)
     write(folder, y_err=np.exp(sign * y / 2))
     told = " ".join(inspected(capsys, "--target-std", "y_err").out.split())
     assert f"labels that are {word} by chance get small error bars" in told
+
+
+def test_categories_that_training_has_not_seen_are_told(folder, capsys):
+    town = np.array(["Bern", "Basel"])[np.arange(600) % 2]
+    write(folder, town=town)
+    said(
+        capsys, "train", "t.csv", "--target", "y", "--target-std", "y_err", "--max-epochs", 1,
+        "--no-report",
+    )  # fmt: skip
+    assert "not seen" not in said(capsys, "predict", "biv-model", "t.csv").err
+    town = town.copy()
+    town[:3] = "Zug"
+    write(folder, town=town)
+    told = said(capsys, "predict", "biv-model", "t.csv", "--force").err
+    assert "categories that training has not seen" in told
+    assert "3 in 'town'" in told

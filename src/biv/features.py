@@ -116,6 +116,24 @@ class FeatureEncoder:
             parts += rule.encode(values)
         return np.stack(parts, axis=1)
 
+    def unseen(self, table: Any) -> dict[str, int]:
+        """How many cells of a frame hold a category that was not seen, by column.
+
+        Example:
+            >>> import pandas as pd
+            >>> encoder = FeatureEncoder.fit(pd.DataFrame({"town": ["Bern", "Basel"]}))
+            >>> encoder.unseen(pd.DataFrame({"town": ["Bern", "Zug", "Zug"]}))
+            {'town': 2}
+        """
+        if not any(isinstance(rule, Categorical) for rule in self.columns):
+            return {}
+        found = {}
+        for name, rule, values in zip(table.columns, self.columns, _columns(table), strict=True):
+            if isinstance(rule, Categorical):
+                known = set(rule.values)
+                found[name] = sum(value not in known for value in values)
+        return {name: count for name, count in found.items() if count}
+
     def names(self, columns: Sequence[str]) -> list[str]:
         """Of the columns of the matrix, by those of the table."""
         found: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,20 @@ def call(options: argparse.Namespace) -> int:
     out = options.out or Path(f"predictions{suffix}")
     with progress_bar(None, "predicting", unit="row") as bar:
         rows = write_predictions(
-            folder, files, out, name=options.name, force=options.force, after_part=bar.update
+            folder,
+            files,
+            out,
+            name=options.name,
+            force=options.force,
+            after_part=bar.update,
+            tell_unseen=_note_unseen,
         )
     columns = [options.name, f"{options.name}_std"]
     told = {"out": str(out), "rows": rows, "columns": columns}
     owndata.show(options, told, f"{rows:,} rows, with {columns[0]!r} and {columns[1]!r}.\n{out}")
     return 0
+
+
+def _note_unseen(counts: Mapping[str, int]) -> None:
+    shown = ", ".join(f"{count:,} in {name!r}" for name, count in counts.items())
+    owndata.note(f"categories that training has not seen, as none of those it knows: {shown}")

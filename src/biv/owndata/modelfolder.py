@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,20 @@ FORMAT = "biv model folder 1"
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
 EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
 FILES = (ABOUT, EVIDENCE, COMPARISON, REPORT, MODEL)
+
+
+class Predicted(NamedTuple):
+    """Some rows of a file.
+
+    Attributes:
+        mean: Their true labels, as predicted.
+        std: The standard deviations of these.
+        unseen: How many cells hold a category that was not seen in training, by column.
+    """
+
+    mean: npt.NDArray[np.float64]
+    std: npt.NDArray[np.float64]
+    unseen: dict[str, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,10 +200,11 @@ class ModelFolder:
             comparison,
         )
 
-    def predict(self, part: Part) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The true labels of some rows of a file, and their standard deviations."""
-        mean, std = self.model.predict(self.schema.frame(part), return_std=True)
-        return mean, std
+    def predict(self, part: Part) -> Predicted:
+        """The true labels of some rows of a file, and what is to be known about them."""
+        frame = self.schema.frame(part)
+        mean, std = self.model.predict(frame, return_std=True)
+        return Predicted(mean, std, self.model._fitted.encoder.unseen(frame))
 
 
 def _write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:

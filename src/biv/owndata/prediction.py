@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def write_predictions(
     name: str = "prediction",
     force: bool = False,
     after_part: Callable[[int], object] = lambda _: None,
+    tell_unseen: Callable[[Mapping[str, int]], object] = lambda _: None,
 ) -> int:
     """Copy all rows to one file, with the predicted true label and its standard deviation.
 
@@ -41,6 +43,8 @@ def write_predictions(
         name: Of the column of predictions; that of their standard deviations is ``<name>_std``.
         force: Whether to replace a file that is there.
         after_part: Is told of so many rows written.
+        tell_unseen: Is told at the end, by column, how many cells held a category that was not seen
+            in training, if any did.
 
     Returns:
         How many rows there are.
@@ -64,11 +68,15 @@ def write_predictions(
         raise ValueError(f"{out} is there already: --force replaces it")
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} is not a folder")
-    rows, columns = 0, [*files.columns, *names]
+    rows, columns, unseen = 0, [*files.columns, *names], Counter[str]()
     with complete_or_none(out) as path, _writer(path, out, files, columns) as write:
         for part in files.parts(after_part=after_part):
-            write(part.cells, *folder.predict(part))
+            predicted = folder.predict(part)
+            write(part.cells, predicted.mean, predicted.std)
+            unseen.update(predicted.unseen)
             rows += len(part)
+    if unseen:
+        tell_unseen(unseen)
     return rows
 
 
