@@ -954,7 +954,9 @@ MUTANTS = [
     ),
     *of(
         "owndata/inspection.py",
-        "test_inspection.py",
+        "test_inspection.py test_notes.py",
+        ("_too_large(table, variance, fit),\n", "[],\n"),
+        ('if with_label > 0 else ("large"', 'if True else ("large"'),
         ("noise.mean() * np.mean(1 / noise)", "np.mean(1 / noise)"),
         ("worth_of_weights(finite + fit.tau2)", "worth_of_weights(finite)"),
         ("if len(values) <= FEW_VALUES or not often:", "if not often:"),
@@ -972,7 +974,7 @@ MUTANTS = [
     ),
     *of(
         "owndata/comparison.py",
-        "test_comparison.py",
+        "test_comparison.py test_notes.py",
         (
             "whole[parts[outcome.fold]] = outcome.predicted",
             "whole[:len(outcome.predicted)] = outcome.predicted",
