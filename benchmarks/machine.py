@@ -34,6 +34,15 @@ def parser(description, *, rounds):
     return options
 
 
+def table(head, rows):
+    """Lines of Markdown."""
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(str(cell) for cell in row) + " |"
+    yield ""
+
+
 def publish(lines, path):
     """Print the lines as they come, and write them if there is a path."""
     kept = []

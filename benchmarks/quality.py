@@ -32,11 +32,11 @@ from sklearn.model_selection import KFold
 from sklearn.neural_network import MLPRegressor
 from tqdm import tqdm
 
+import bikes
 import biv
 import biv.estimator
-from biv.datasets.bike import DAYS, FEATURE_NAMES
 from biv.training import cross_fit
-from machine import machine, publish
+from machine import machine, publish, table
 
 ALPHAS, MEAN_VARIANCE = (1.0, 0.5, 0.25), 20_000.0
 TRAIN, TEST = 7_000, 3_379
@@ -53,19 +53,10 @@ AMYLOID = "amyloid"
 # The data.
 
 
-def turns(sine, cosine):
-    """The share of a whole turn, in [0, 1)."""
-    return np.arctan2(sine, cosine) / (2 * np.pi) % (1 - 1e-9)
-
-
 def bike(alpha, seed):
     """Noisy training rows; clean test rows; the variance of all clean labels."""
     data = biv.datasets.load_bike()
-    feature = dict(zip(FEATURE_NAMES, data.x.T, strict=True))
-    hour = turns(feature["hour_sin"], feature["hour_cos"]) * 24
-    day = turns(feature["date_sin"], feature["date_cos"]) * DAYS / 2
-    day += DAYS / 2 * ((feature["year"] == 1) & (day < DAYS / 2 - 1))  # the second turn
-    x = np.column_stack([data.x, hour.round(), day.round()])
+    x = bikes.features(data)
     split = biv.datasets.split_rows(
         len(data), train=TRAIN, test=TEST, generator=np.random.default_rng([seed, 0])
     )
@@ -208,15 +199,6 @@ def all_cells(seeds, path, jobs):
 
 
 # The report.
-
-
-def table(head, rows):
-    """Markdown."""
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(str(cell) for cell in row) + " |"
-    yield ""
 
 
 def quality(cells, seeds):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.datasets import make_friedman1
 
+import bikes
 import biv
-from biv.datasets.bike import DAYS, FEATURE_NAMES
 
 ALPHAS, NOISE = (1.0, 0.25), 0.608  # the mean of σ², over the label variance: the paper's
 TRAIN, TEST = 5_500, 2_200
@@ -37,18 +37,10 @@ class Draw(NamedTuple):
     scale: float
 
 
-def turn(sine, cosine):
-    """The share of a whole turn, in [0, 1)."""
-    return np.arctan2(sine, cosine) / (2 * np.pi) % (1 - 1e-9)
-
-
 def bike(alpha, seed):
     """The shipped year, noise on the training labels; the hour and the day as numbers as well."""
     data = biv.datasets.load_bike_2011()
-    feature = dict(zip(FEATURE_NAMES, data.x.T, strict=True))
-    hour = turn(feature["hour_sin"], feature["hour_cos"]) * 24
-    day = turn(feature["date_sin"], feature["date_cos"]) * DAYS / 2
-    x = np.column_stack([data.x, hour.round(), day.round()])
+    x = bikes.features(data)
     x = biv.datasets.FeatureScaler.fit(x)(x)
     split = biv.datasets.split_rows(
         len(data), train=TRAIN, test=TEST, generator=np.random.default_rng([seed, 0])

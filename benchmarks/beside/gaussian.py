@@ -125,6 +125,8 @@ def sparse_gp(seed, epochs):
         # `gp_noise`. So it is added here.
         likelihood = likelihood_of("known", variance).double()
         extra = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        # Its first mean is drawn from torch's global generator: the fourth digit of its error
+        # differs from run to run.
         model = sparse(x[:INDUCING].clone()).double()
         bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(x))
         optimizer = torch.optim.Adam([*model.parameters(), extra], lr=SVGP_RATE)

@@ -20,15 +20,7 @@ from beside.data import (
 from beside.formulas import BATCH
 from beside.gaussian import GP_RATE, GP_STEPS, SVGP_EPOCHS, SVGP_RATE
 from beside.losses import EPOCHS, LOSSES, PATIENCE, RATE, WIDTHS
-
-
-def table(head, rows):
-    """Markdown."""
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(str(cell) for cell in row) + " |"
-    yield ""
+from machine import table
 
 
 def small(value):
