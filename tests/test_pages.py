@@ -42,21 +42,32 @@ def output(capsys, arguments):
     return capsys.readouterr().out
 
 
-def test_errors_of_arguments_name_a_page():
-    ones = torch.ones(3)
-    for page, wrong in {
-        "error-bars": lambda: biv.biv_loss(ones, ones, -ones),
-        "error-bars ": lambda: biv.inverse_variance_weights([1.0, -1.0]),
-        "epsilon": lambda: biv.iv_loss(ones, ones, 0 * ones),
-        "epsilon ": lambda: biv.BIVLoss(epsilon="five"),
-        "epsilon  ": lambda: biv.BIVLoss(epsilon=-1.0),
-        "loss": lambda: biv.biv_loss(ones, ones, None),
-        "error-bars   ": lambda: biv.labels.plus_minus([1.0], [-1.0]),
-        "loss ": lambda: biv.biv_loss(ones[:, None], ones[:, None], ones),
-        "distributed": lambda: biv.BIVLoss(process_group="all")(ones, ones, ones),
-    }.items():
-        with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page.strip()}\)"):
-            wrong()
+ONES = torch.ones(3)
+COLUMN = ONES[:, None]
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
+        ("error-bars", lambda: biv.biv_loss(ONES, ONES, -ONES)),
+        ("error-bars", lambda: biv.inverse_variance_weights([1.0, -1.0])),
+        ("error-bars", lambda: biv.labels.plus_minus([1.0], [-1.0])),
+        ("error-bars", lambda: biv.BIVRegressor().fit(COLUMN, ONES, y_var=-ONES)),
+        ("error-bars", lambda: biv.BIVRegressor(loss="iv").fit(COLUMN, ONES)),
+        ("epsilon", lambda: biv.iv_loss(ONES, ONES, 0 * ONES)),
+        ("epsilon", lambda: biv.BIVLoss(epsilon="five")),
+        ("epsilon", lambda: biv.BIVLoss(epsilon=-1.0)),
+        ("epsilon", lambda: biv.BIVRegressor(epsilon="five").fit(COLUMN, ONES)),
+        ("estimator", lambda: biv.BIVRegressor(loss="mse").fit(COLUMN, ONES)),
+        ("loss", lambda: biv.biv_loss(ONES, ONES, None)),
+        ("loss", lambda: biv.biv_loss(ONES, ONES, [1.0, 1.0, 1.0])),
+        ("loss", lambda: biv.biv_loss(COLUMN, COLUMN, ONES)),
+        ("distributed", lambda: biv.BIVLoss(process_group="all")(ONES, ONES, ONES)),
+    ],
+)
+def test_errors_of_arguments_name_a_page(page, wrong):
+    with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page}\)"):
+        wrong()
 
 
 @pytest.mark.parametrize(

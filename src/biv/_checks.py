@@ -121,7 +121,9 @@ def floating_tensor(name: str, value: object) -> Tensor:
     """A real floating-point tensor."""
     if not isinstance(value, Tensor):
         fix = f": use torch.as_tensor({name})" if isinstance(value, (np.ndarray, list)) else ""
-        raise TypeError(f"{name} must be a torch.Tensor; found {describe(value)}{fix}{see(name)}")
+        raise TypeError(
+            f"{name} must be a torch.Tensor; found {describe(value)}{fix}{_loss_page(name)}"
+        )
     if not value.is_floating_point():
         fix = "" if value.is_complex() else f": use {name}.float()"
         raise TypeError(

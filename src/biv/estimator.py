@@ -29,6 +29,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from biv import _checks, errorbars, metrics, modelfile
+from biv._pages import named, see
 from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.features import Categorical, FeatureEncoder, has_categories
@@ -245,7 +246,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         loss = "l2" if bars is None and self.loss == "biv" else self.loss
         if bars is None and (loss != "l2" or self.calibrate_variance):
             what = f"loss={loss!r}" if loss != "l2" else "calibrate_variance=True"
-            raise ValueError(f"{what} needs y_var or y_std; found neither")
+            raise ValueError(f"{what} needs y_var or y_std; found neither{see('y_var')}")
         if self.unknown_variance == "raise":
             errorbars.require_known(
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"
@@ -328,7 +329,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if not (name == "model" and own) and not any(value is a or value == a for a in allowed):
                 names = ", ".join(repr(one) for one in allowed)
-                raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
+                raise ValueError(
+                    f"{name} must be one of {names}{more}; found {value!r}{named('estimator')}"
+                )
         for name, least in (("members", 1), ("folds", 2), ("max_epochs", 1)):
             _checks.integer(name, getattr(self, name), at_least=least)
         for name in ("patience", "batch_size"):
@@ -343,7 +346,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         epsilon: object = self.epsilon
         if isinstance(epsilon, str):
             if epsilon != "auto":
-                raise ValueError(f"epsilon must be 'auto', a number or a policy; found {epsilon!r}")
+                raise ValueError(
+                    f"epsilon must be 'auto', a number or a policy; found {epsilon!r}"
+                    f"{see('epsilon')}"
+                )
         elif not isinstance(epsilon, EpsilonPolicy):
             _checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE)
 
