@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biv.experiments.artefacts import PRESETS, Panel, artefacts
+from biv.experiments.artefacts import BIV, L2, PRESETS, Panel, artefacts, cutoff
 from biv.experiments.store import Result, Store
 from biv.experiments.summary import Summary, summarise
 from biv.report.figures import METHOD_COLOURS, POINTS, STYLE, TRUTH_COLOUR
@@ -27,8 +27,12 @@ ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
 SEEDS = 5
 ARTEFACTS = artefacts("bike", PRESETS["paper"])
-COLOURS = {loss.kind: colour for loss, colour in reversed(METHOD_COLOURS.items())}
-COLOURS |= {"GT": TRUTH_COLOUR, "cutoff": "#009E73"}
+COLOURS = {
+    "L2": METHOD_COLOURS[L2],
+    "cutoff": METHOD_COLOURS[cutoff(1.0)],
+    "BIV": METHOD_COLOURS[BIV],
+    "GT": TRUTH_COLOUR,
+}
 Numbers = dict[str, Any]
 
 
@@ -68,7 +72,7 @@ WORDS = {"L2": "L2: all labels alike", "GT": "clean labels"}
 
 def colour(label: str) -> str:
     """One method, one colour, as in the paper's figures."""
-    return COLOURS["cutoff" if "cutoff" in label else label if label == "GT" else label.lower()]
+    return COLOURS["cutoff" if "cutoff" in label else label]
 
 
 def gain(store: Store) -> Picture:
