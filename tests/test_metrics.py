@@ -1,12 +1,14 @@
 """Scores against noisy labels, judged by many draws of the noise."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 from scipy.optimize import brentq
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import biv
 from biv import metrics
@@ -406,6 +408,51 @@ def test_the_factor_of_misjudged_variances_is_found(factor, tau2):
     assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.2)
     inside = np.abs(found[:, 0] - factor) < 1.96 * found[:, 1]
     assert 0.88 < inside.mean() < 0.99
+
+
+def test_the_factor_is_the_slope_of_a_weighted_line(problem):
+    """As a solver of least squares finds it, with the errors of White (1980)."""
+    pred, y, variance = problem
+    target = corrupt(y, variance, np.random.default_rng(3))
+    square = (pred - target) ** 2
+    ratio = metrics._likely_ratio(torch.from_numpy(square), torch.from_numpy(variance))
+    design = np.stack([np.ones(N), variance], axis=1)
+    root = 1 / (variance + ratio)
+    line = np.linalg.lstsq(root[:, None] * design, root * square, rcond=None)[0]
+    bread = np.linalg.inv((root**2 * design.T) @ design)
+    meat = bread @ (root**2 * (square - design @ line) * design.T)
+    found = metrics.variance_factor(pred, target, variance)
+    assert found == pytest.approx((line[1], np.sqrt((meat @ meat.T)[1, 1])), rel=1e-9)
+
+
+class Operations(TorchDispatchMode):
+    """The names of those that torch is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.names.add(operation.name())
+        return operation(*args, **kwargs or {})
+
+
+def test_scores_are_sums_of_elements(problem):
+    """Products and solvers of BLAS and LAPACK differ in their last digit with where arrays lie."""
+    pred, y, variance = problem
+    other = y + 0.1
+    with Operations() as asked:
+        metrics.noise_corrected_mse(pred, y, variance)
+        metrics.noise_corrected_difference(pred, other, y, variance)
+        metrics.noise_corrected_r2(pred, y, variance)
+        metrics.reduced_chi_squared(pred, y, variance)
+        metrics.label_moments(y, variance)
+        metrics.residual_variance(pred, y, variance)
+        metrics.variance_factor(pred, y, variance)
+        metrics.effective_sample_size(variance, epsilon=0.1)
+    assert "aten::sum" in asked.names
+    of_matrices = re.compile(r"::(.*mm|mv|addmv|dot|vdot|.*linalg.*|.*lstsq.*|.*pinv.*)$")
+    assert not [name for name in asked.names if of_matrices.search(name)]
 
 
 def test_the_factor_has_no_units(problem):

@@ -362,12 +362,13 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
             f"the model's own error; found {len(v)} in [{v.min():g}, {v.max():g}]"
         )
     square, scale = (f - y).square(), float(v.max())
-    design = torch.stack([torch.ones_like(v), v / scale], dim=1)
     w = _relative_weights(v, _likely_ratio(square, v)).square()
-    line = _line(design, w, square)
-    bread = torch.linalg.pinv(design.T @ (w[:, None] * design))
-    meat = bread @ (design * (w * (square - design @ line))[:, None]).T
-    return Score(float(line[1]) / scale, math.sqrt(float((meat @ meat.T)[1, 1])) / scale)
+    # The line's slope by sums: a solver's last digit hangs on where in memory its arrays lie.
+    apart, above = (x - (w * x).sum() / w.sum() for x in (v / scale, square))
+    spread = (w * apart.square()).sum()
+    slope = (w * apart * above).sum() / spread
+    influence = w * apart * (above - slope * apart) / spread
+    return Score(float(slope) / scale, math.sqrt(float(influence.square().sum())) / scale)
 
 
 def _likely_ratio(square: Tensor, variance: Tensor) -> float:
@@ -390,13 +391,6 @@ def _likely_ratio(square: Tensor, variance: Tensor) -> float:
         best = int(unlikely(ratios).argmin())
         low, high = float(ratios[max(best - 1, 0)]), float(ratios[min(best + 1, 32)])
     return float(ratios[best])
-
-
-def _line(design: Tensor, w: Tensor, square: Tensor) -> Tensor:
-    """Weighted least squares."""
-    root = w.sqrt()
-    solution: Tensor = torch.linalg.lstsq(root[:, None] * design, (root * square)[:, None])[0]
-    return solution[:, 0]
 
 
 def effective_sample_size(variance: Any, *, epsilon: float) -> float:

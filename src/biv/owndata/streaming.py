@@ -409,7 +409,7 @@ def _network(encoding: Encoding, held_out: Rows, settings: StreamSettings) -> tu
     """The estimator's own, its embedding chosen by short trainings; and its learning rate."""
     every = -(-len(held_out) // PILOT_ROWS)
     batch = encoding(held_out[np.arange(0, len(held_out), every)])
-    rows = Triplets(*(None if c is None else torch.from_numpy(c) for c in tuple(batch)))  # type: ignore[arg-type]
+    rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]
     estimator = BIVRegressor(random_state=settings.seed)
     recipes = [r for r in estimator._networks(rows.x, 1, encoding.encoder) if isinstance(r, MLP)]
     weighs = rows.variance is not None and settings.loss != "l2"

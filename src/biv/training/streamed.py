@@ -59,7 +59,7 @@ class Judge:
         """All rows, (N, 1), on every rank."""
         rank, size = self.ranks.rank, self.ranks.size
         edges = [len(self.rows) * k // size for k in range(size + 1)]
-        own = torch.from_numpy(self.rows.x[edges[rank] : edges[rank + 1]])
+        own = torch.tensor(self.rows.x[edges[rank] : edges[rank + 1]])
         place = next(model.parameters()).device
         parts = [model(part.to(place)).cpu() for part in torch.split(own, CHUNK)]
         return torch.cat([torch.from_numpy(part) for part in self.ranks.gather(_joined(parts))])
@@ -186,8 +186,10 @@ class StreamedTraining:
             self._save(checkpoint, about)
 
     def _train(self, batch: Batch, loss: VarianceLoss) -> None:
+        # Copied to where torch aligns memory: products of matrices that lie elsewhere may differ in
+        # the last digit from one process to the next.
         x, y, variance, weight = (
-            None if column is None else torch.from_numpy(column).to(self.device)
+            None if column is None else torch.tensor(column, device=self.device)
             for column in tuple(batch)
         )
         assert y is not None
