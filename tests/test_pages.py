@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import biv
-from biv import _pages
+from biv import _pages, training
 from biv.cli import main
+from biv.models import MLP
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,6 +45,8 @@ def output(capsys, arguments):
 
 ONES = torch.ones(3)
 COLUMN = ONES[:, None]
+ROWS = training.Triplets(COLUMN, ONES, ONES)
+MEMBERS, ONCE = [training.Member(ROWS)], training.Schedule(epochs=1, batch_size=2)
 
 
 @pytest.mark.parametrize(
@@ -63,10 +66,29 @@ COLUMN = ONES[:, None]
         ("loss", lambda: biv.biv_loss(ONES, ONES, [1.0, 1.0, 1.0])),
         ("loss", lambda: biv.biv_loss(COLUMN, COLUMN, ONES)),
         ("distributed", lambda: biv.BIVLoss(process_group="all")(ONES, ONES, ONES)),
+        ("error-bars", lambda: biv.labels.interval([1.0, 2.0], [3.0])),
+        ("error-bars", lambda: biv.labels.repeats([1, 2], [3.0, 4.0])),
+        ("checking", lambda: biv.metrics.variance_factor(ONES, ONES, ONES)),
+        ("checking", lambda: biv.metrics.noise_corrected_mse(COLUMN, ONES, ONES)),
+        ("error-bars", lambda: biv.metrics.noise_corrected_mse(ONES, ONES, -ONES)),
+        ("command", lambda: biv.datasets.read_table("nothing.csv", target="y")),
+        ("command", lambda: biv.datasets.read_table(__file__, target="y")),
+        ("images", lambda: biv.datasets.read_images("nothing.zip", "nothing.csv", "i", "y")),
+        ("images", lambda: biv.datasets.load_utkface("nothing.zip")),
+        ("networks", lambda: training.Triplets(ONES, ONES)),
+        ("error-bars", lambda: training.Member(training.Triplets(COLUMN, ONES, -ONES))),
+        ("networks", lambda: training.Schedule(epochs=-1)),
+        ("networks", lambda: training.Member(ROWS, loss="l2")),
+        ("networks", lambda: training.train_stack(torch.nn.Linear(1, 1), MEMBERS, ONCE)),
+        ("networks", lambda: training.train_stack(MLP(features=2), MEMBERS, ONCE)),
+        ("networks", lambda: training.train_stack(MLP(features=1), [], ONCE)),
+        ("networks", lambda: training.train_stack(lambda _: torch.nn.ReLU(), MEMBERS, ONCE)),
+        ("networks", lambda: training.cross_fit(MLP(features=1), ROWS, ONCE, members=3, folds=2)),
     ],
 )
 def test_errors_of_arguments_name_a_page(page, wrong):
-    with pytest.raises((ValueError, TypeError), match=rf"\(see: biv docs {page}\)"):
+    wrongs = (ValueError, TypeError, FileNotFoundError)
+    with pytest.raises(wrongs, match=rf"\(see: biv docs {page}\)"):
         wrong()
 
 
@@ -91,6 +113,20 @@ def test_bad_usage_names_a_page(capsys):
     with pytest.raises(SystemExit):
         main(["inspect"])
     assert "(see: biv docs command)" in capsys.readouterr().err
+
+
+def test_errors_of_others_are_left_as_they_are():
+    """Those of what users wrote, and those that have a number of the system's."""
+
+    def network(_):
+        raise ValueError("of my own")
+
+    with pytest.raises(ValueError, match=r"^of my own$"):
+        training.train_stack(network, MEMBERS, ONCE)
+    with pytest.raises(FileNotFoundError) as found, _pages.helps_with("images"):
+        open("nothing.txt")  # noqa: PTH123, SIM115
+    assert found.value.errno == 2
+    assert found.value.filename == "nothing.txt"
 
 
 # `biv docs`.

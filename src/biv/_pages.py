@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PAGE_OF = {
@@ -35,6 +37,29 @@ def see(argument: str) -> str:
 def named(page: str) -> str:
     """What to append to a message that this page helps with."""
     return f" (see: biv docs {page})"
+
+
+@contextmanager
+def helps_with(page: str) -> Iterator[None]:
+    """Errors of values and files that leave here name the page, unless they name one already.
+
+    It decorates functions too; not those that call what users wrote, whose errors are their own.
+
+    Example:
+        >>> @helps_with("images")
+        ... def read(size):
+        ...     raise ValueError(f"size must be positive; found {size}")
+        >>> read(-1)
+        Traceback (most recent call last):
+        ValueError: size must be positive; found -1 (see: biv docs images)
+    """
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        said = error.args[0] if len(error.args) == 1 else None
+        if isinstance(said, str) and "biv docs" not in said:
+            error.args = (said + named(page),)
+        raise
 
 
 def folder() -> Path:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from biv import _checks
 from biv._arrays import like, to_tensor
+from biv._pages import helps_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,6 +81,7 @@ class GroupedLabels(NoisyLabels):
         return self.y, self.variance, self.items, self.counts
 
 
+@helps_with("error-bars")
 def repeats(items: Any, values: Any) -> GroupedLabels:
     r"""Repeated measurements: the mean of each item's values, and its squared standard error.
 
@@ -122,6 +124,7 @@ def repeats(items: Any, values: Any) -> GroupedLabels:
     return GroupedLabels(means, _moderated(squares, counts - 1, counts), names, counts)
 
 
+@helps_with("error-bars")
 def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     r"""Crowd ratings: the mean rating of each item, its variance shrunk where raters are few.
 
@@ -295,6 +298,7 @@ def _groups(
         part = new
 
 
+@helps_with("error-bars")
 def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyLabels:
     r"""A value and its ±: a number of standard deviations, or a range with nothing beyond it.
 
@@ -326,6 +330,7 @@ def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyL
     return _pair(y, values, half.double() ** 2 * share)
 
 
+@helps_with("error-bars")
 def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     r"""A confidence interval's two ends: its middle, and the variance that its width stands for.
 
@@ -359,6 +364,7 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     return _pair(low, (below + above) / 2, (half / _quantile(level)) ** 2)
 
 
+@helps_with("error-bars")
 def samples(values: Any, axis: int = -1) -> NoisyLabels:
     r"""Monte-Carlo samples of the label: their mean, and how far the truth may be from it.
 
@@ -392,6 +398,7 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
     return _pair(values, tensor.mean(dim=axis), spread * factor)
 
 
+@helps_with("error-bars")
 def ensemble(means: Any, variances: Any = None, axis: int = 0) -> NoisyLabels:
     r"""Predictions of an ensemble, each with a variance of its own or not: a mixture.
 
@@ -435,6 +442,7 @@ def ensemble(means: Any, variances: Any = None, axis: int = 0) -> NoisyLabels:
     return _pair(means, tensor.mean(dim=axis), variance)
 
 
+@helps_with("error-bars")
 def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
     r"""What a filter or smoother believes: a component of its mean, and the variance of that.
 
@@ -522,6 +530,7 @@ def _weights(component: int | Sequence[float], size: int) -> Array:
     return h
 
 
+@helps_with("error-bars")
 def poll(
     share: Any, count: Any, *, population: float | None = None, design_effect: float = 1.0
 ) -> NoisyLabels:
@@ -564,6 +573,7 @@ def poll(
     return _pair(share, p, variance)
 
 
+@helps_with("error-bars")
 def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     r"""Counts: the rate of a Poisson process, events over exposure.
 
@@ -588,6 +598,7 @@ def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     return _pair(events, k / time, (k.double() + 1) / time.double() ** 2)
 
 
+@helps_with("error-bars")
 def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     r"""The logarithm of a Poisson rate, by the delta method.
 
@@ -612,6 +623,7 @@ def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     return _pair(events, ((k + 0.5) / time).log(), 1 / (k.double() + 0.5))
 
 
+@helps_with("error-bars")
 def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
     r"""The logarithm of the ratio of two counts, by the delta method.
 
@@ -638,6 +650,7 @@ def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
     return _pair(events, ((a + 0.5) / (b + 0.5)).log(), variance)
 
 
+@helps_with("error-bars")
 def count_ratio(events: Any, others: Any) -> NoisyLabels:
     r"""The ratio of two counts a/b, by the delta method.
 
@@ -668,6 +681,7 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
     return _pair(events, ratio, (up / down) ** 2 * (1 / up + 1 / down))
 
 
+@helps_with("error-bars")
 def bootstrapped(
     reward: Any,
     next_value: Any,

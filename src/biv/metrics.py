@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from biv import _arrays, _checks, _search, weights
+from biv._pages import helps_with
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
 RATIO_REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
@@ -28,6 +29,7 @@ class Score(NamedTuple):
     stderr: float
 
 
+@helps_with("checking")
 def noise_corrected_mse(
     pred: Any,
     target: Any,
@@ -78,6 +80,7 @@ def noise_corrected_mse(
     return _weighted_mean((f - y).square() - v, w * importance[0] if importance else w)
 
 
+@helps_with("checking")
 def noise_corrected_difference(
     pred: Any,
     other: Any,
@@ -128,6 +131,7 @@ def noise_corrected_difference(
     return _weighted_mean(terms, w * importance[0] if importance else w)
 
 
+@helps_with("checking")
 def noise_corrected_r2(
     pred: Any, target: Any, variance: Any, *, weighted: bool = True, epsilon: float | None = None
 ) -> Score:
@@ -170,6 +174,7 @@ def noise_corrected_r2(
     return Score(1 - mse / moment.variance, _stderr(influence))
 
 
+@helps_with("checking")
 def reduced_chi_squared(
     pred: Any, target: Any, variance: Any, *, epsilon: float = 0.0, parameters: int = 0
 ) -> Score:
@@ -219,6 +224,7 @@ def reduced_chi_squared(
     return Score(mean.value * correction, mean.stderr * correction)
 
 
+@helps_with("checking")
 def label_variance(target: Any, variance: Any) -> float:
     r"""The variance of the unseen clean labels, from noisy ones.
 
@@ -291,6 +297,7 @@ def grouped_label_moments(count: Any, mean: Any, squares: Any, variance: Any) ->
     return LabelMoments(float((w * y).sum() / w.sum()), spread)
 
 
+@helps_with("checking")
 def residual_variance(pred: Any, target: Any, variance: Any) -> float:
     r"""τ², the model's own mean squared error, what the noise of the labels leaves.
 
@@ -319,6 +326,7 @@ def residual_variance(pred: Any, target: Any, variance: Any) -> float:
     return _residual_variance(f - y, v)
 
 
+@helps_with("checking")
 def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
     r"""By what factor the given variances are too small or too large, as the residuals see it.
 
@@ -393,6 +401,7 @@ def _likely_ratio(square: Tensor, variance: Tensor) -> float:
     return float(ratios[best])
 
 
+@helps_with("checking")
 def effective_sample_size(variance: Any, *, epsilon: float) -> float:
     r"""How many labels a weighted evaluation really rests on: Kish's size of its weights.
 
@@ -546,6 +555,7 @@ def _label_moment(
     return _LabelMoment(max(float(corrected / freedom), floor), square - v, w)
 
 
+@helps_with("checking")
 def steady_epsilon(estimate: float, variance: Any) -> float:
     """ε, raised from an estimate of τ² until a weighted score rests on enough labels.
 

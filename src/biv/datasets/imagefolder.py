@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from biv._pages import helps_with
 from biv.datasets.imagefiles import Folder
 from biv.datasets.images import CHANNELS, REPEATED, SHOWN, ImageDataset, decode, warn_of
 from biv.datasets.tablefiles import Files
@@ -26,6 +27,7 @@ class _Label(NamedTuple):
     variance: float
 
 
+@helps_with("images")
 def read_images(
     folder: str | Path,
     table: str | Path | Sequence[str | Path] | None = None,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import _checks, labels
+from biv._pages import helps_with
 from biv.datasets.columns import Schema
 from biv.datasets.dataset import Dataset
 from biv.datasets.tablefiles import Files, Part, require_pandas
@@ -273,6 +274,7 @@ def _joined(parts: list[Any]) -> Any:
     return pandas.concat([pandas.Series(part) for part in parts], ignore_index=True).array
 
 
+@helps_with("command")
 def read_table(
     paths: str | Path | Sequence[str | Path],
     *,

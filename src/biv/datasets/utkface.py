@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from biv._pages import helps_with
 from biv.datasets.files import cache_dir
 from biv.datasets.imagefiles import ARCHIVES
 from biv.datasets.images import CHANNELS, ImageDataset, decode, warn_of
@@ -20,6 +21,7 @@ AGE = re.compile(r"(\d{1,3})_\d")
 OLDEST = 130
 
 
+@helps_with("images")
 def load_utkface(
     path: str | Path | None = None, *, size: int = 200, progress: bool = True
 ) -> ImageDataset:

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from biv._pages import named
 from biv.models.embeddings import PeriodicEmbedding
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+HELP = named("networks")
 ALIGNED = 16  # elements: a whole cache line of float32
 
 
@@ -306,10 +308,14 @@ def _template(modules: Sequence[nn.Module]) -> nn.Module:
     """The first of them, which all are like but for the values of their parameters."""
     first = modules[0]
     if not list(first.parameters()) or not all(p.requires_grad for p in first.parameters()):
-        raise TypeError(f"a network must have parameters, all of them to be trained; found {first}")
+        raise TypeError(
+            f"a network must have parameters, all of them to be trained; found {first}{HELP}"
+        )
     for other in modules[1:]:
         if repr(other) != repr(first):
-            raise ValueError(f"the networks of a stack must be alike; found {first} and {other}")
+            raise ValueError(
+                f"the networks of a stack must be alike; found {first} and {other}{HELP}"
+            )
     return first
 
 
@@ -339,6 +345,6 @@ def _layers(
             raise TypeError(
                 "a stack is made of nn.Sequential with nn.Linear, an nn.ReLU after it or not, and "
                 f"a PeriodicEmbedding in front or not; found {part!r} at position {position}: "
-                "train_reference takes any module"
+                f"train_reference takes any module{HELP}"
             )
         before = part

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from biv import _checks, metrics
+from biv._pages import named
 from biv._progress import progress_bar
 from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
@@ -29,6 +30,9 @@ PATIENCE = 4  # epochs without a better score before training stops
 TOLERANCE = 0.01  # by what share a score must be better to be waited for
 CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
 JUDGED = 1 << 17  # rows at most that a score is taken of after every epoch
+
+
+HELP = named("networks")
 
 
 class DivergedError(ValueError):
@@ -165,7 +169,7 @@ def cross_fit(
     parts = _deal(len(rows), folds, seed)
     members, folds = _checks.integer("members", members, at_least=1), len(parts)
     if members % folds:
-        raise ValueError(f"members must be a multiple of folds, {folds}; found {members}")
+        raise ValueError(f"members must be a multiple of folds, {folds}; found {members}{HELP}")
     _checks.integer("patience", patience, at_least=1)
     trained = _members(rows, parts, loss, learning_rate, members, seed)
     stack = _engine(model, trained, schedule, threads)
@@ -187,7 +191,7 @@ def cross_fit(
     if choice.best is None:
         raise DivergedError(
             "no member gave a finite prediction after a whole epoch: choose a smaller "
-            f"learning_rate; found {learning_rate:g}"
+            f"learning_rate; found {learning_rate:g}{HELP}"
         )
     modules, predicted = stack.modules(choice.best), choice.predicted
     if not judge.sees_all:
@@ -384,7 +388,9 @@ class _Loops:
         self.threads = threads
         modules = [model(m.generators()[0]) for m in members]
         if len({id(module) for module in modules}) < len(modules):
-            raise ValueError("model must make a new network each time; found the same one again")
+            raise ValueError(
+                f"model must make a new network each time; found the same one again{HELP}"
+            )
         self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
         self.steps_per_epoch = self.loops[0].steps_per_epoch
         self.epoch = 0
@@ -392,7 +398,9 @@ class _Loops:
         self.draws = torch.Generator().manual_seed(members[0].seed).get_state()
         row, outputs = members[0].train.x[:1], members[0].train.y.shape[1]
         if (found := tuple(self.loops[0].predict(row).shape)) != (1, outputs):
-            raise ValueError(f"the network must give (rows, {outputs}); found {found} for one row")
+            raise ValueError(
+                f"the network must give (rows, {outputs}); found {found} for one row{HELP}"
+            )
 
     @property
     def all_frozen(self) -> bool:

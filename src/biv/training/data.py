@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from biv import _checks
+from biv._pages import helps_with
 from biv.modules import BIVLoss, VarianceLoss
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -41,6 +42,7 @@ class Triplets:
     variance: Tensor | None = None
     sample_weight: Tensor | None = None
 
+    @helps_with("networks")
     def __post_init__(self) -> None:
         x = as_features(self.x)
         object.__setattr__(self, "x", x)
@@ -149,6 +151,7 @@ class Member:
     name: str = ""
     rows: Tensor | None = None
 
+    @helps_with("networks")
     def __post_init__(self) -> None:
         for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
             if not isinstance(getattr(self, name), kind):
@@ -262,6 +265,7 @@ class Schedule:
     momentum: float = 0.0
     averaging: float | None = None
 
+    @helps_with("networks")
     def __post_init__(self) -> None:
         _checks.integer("epochs", self.epochs, at_least=0)
         _checks.integer("batch_size", self.batch_size, at_least=1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from biv import _checks
+from biv._pages import named
 from biv.models.stacked import Stacked
 from biv.training import testing
 from biv.training.batches import Batch, Batches
@@ -24,6 +25,8 @@ from biv.training.history import History
 from biv.training.machine import steady_machine
 
 Factory = Callable[[torch.Generator], nn.Module]
+
+HELP = named("networks")
 
 
 class Stack:
@@ -53,7 +56,7 @@ class Stack:
         threads: int = 1,
     ) -> None:
         if not members:
-            raise ValueError("a stack must have at least one member; found none")
+            raise ValueError(f"a stack must have at least one member; found none{HELP}")
         self.members, self.schedule = list(members), schedule
         self._order = _placed(self.members)
         self._place = [self._order.index(member) for member in range(len(members))]
@@ -62,7 +65,7 @@ class Stack:
         if isinstance(model, nn.Module) or not callable(model):
             raise TypeError(
                 "model must make a network from a torch.Generator, as MLP(features=19) does; found "
-                f"{_checks.describe(model)}: wrap it in a function, or use train_reference"
+                f"{_checks.describe(model)}: wrap it in a function, or use train_reference{HELP}"
             )
         modules = [model(m.generators()[0]) for m in self._placed]
         self._stacked = Stacked(modules, dtype=self._batches.pool.dtype)
@@ -377,8 +380,9 @@ def _check_shapes(stacked: Stacked, batches: Batches) -> None:
     try:
         found = tuple(stacked.module(0)(batches.pool[:1]).shape)
     except RuntimeError as error:
-        raise ValueError(f"the network must take {features} features: {error}") from error
+        raise ValueError(f"the network must take {features} features: {error}{HELP}") from error
     if found != (1, batches.outputs):
         raise ValueError(
             f"the network must give (rows, {batches.outputs}), as y has; found {found} for one row"
+            f"{HELP}"
         )

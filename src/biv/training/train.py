@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from biv import _checks
+from biv._pages import named
 from biv._progress import progress_bar
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import HERE, PLAIN, Compute
@@ -76,7 +77,10 @@ def train_stack(
     """
     _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
     if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
-        raise TypeError(f"members must be a list of Member; found {_checks.describe(members)}")
+        raise TypeError(
+            f"members must be a list of Member; found {_checks.describe(members)}"
+            f"{named('networks')}"
+        )
     stack = Stack(model, members, schedule)
     _drive(
         stack,
