@@ -210,6 +210,15 @@ MUTANTS = [
         "test_metrics.py",
         ("return _weighted_mean((f - y).square() - v,", "return _weighted_mean((f - y).square(),"),
         ("(w * apart * above).sum() / spread", "torch.dot(w * apart, above) / spread"),
+        ("_log_likelihoods(square, v, scaled=True)", "_log_likelihoods(square, v, scaled=False)"),
+        ("nothing, key=torch.sum", "nothing, key=lambda x: x is not nothing"),
+        ("nothing, key=torch.sum", "nothing, key=lambda x: x is nothing"),
+        ("FAR_BETTER = 4.0", "FAR_BETTER = 0.0"),
+        ("FEWEST_READ = 500", "FEWEST_READ = 50"),
+        ("v ** (power / READINGS[taken])", "v**power"),
+        ("(f - y).square()[v > 0], v[v > 0]", "(f - y).square(), v"),
+        ("max(found, key=found.__getitem__, default=None)", "min(found, default=None)"),
+        ("or not bool(square.any())", ""),
         ("influence = w * apart * (above - slope * apart)", "influence = w * apart * above"),
         ("math.sqrt(float(influence.square().sum())) / scale", "float(influence.norm())"),
         ("_relative_weights(v, _likely_ratio(square, v))", "_relative_weights(v, 0.0)"),
@@ -558,7 +567,7 @@ MUTANTS = [
         ('if told["format"] != FORMAT:', "if False:"),
         ("(OSError, KeyError, TypeError, ValueError)", "(OSError, ValueError)"),
         ("np.sqrt(np.maximum(variance, 0)), 1.0)", "np.sqrt(np.maximum(variance, 0)), 0.0)"),
-        ("stacklevel=3", "stacklevel=2"),
+        ("stacklevel: int = 4", "stacklevel: int = 3"),
         ('mode="r+"', 'mode="w+"'),
     ),
     *of(
@@ -603,6 +612,8 @@ MUTANTS = [
     *of(
         "datasets/imagefolder.py",
         "test_imagefolder.py",
+        ("stacklevel=4,", "stacklevel=3,"),
+        ("stacklevel=5)", "stacklevel=4)"),
         ("if not np.isnan(label.y):", "if True:"),
         ("+= labels[names.key(name)]", "+= []"),
         ("if least == 0 or np.isinf(least):", "if False:"),
@@ -717,6 +728,8 @@ MUTANTS = [
     *of(
         "fitting.py",
         ESTIMATOR,
+        ("self.bars.variance if as_given else self.variance", "self.variance"),
+        ("elif self.factors is None and (", "if self.factors is None and ("),
         ("LabelScaler.fit(labels, variance, ddof=0)", "LabelScaler.fit(labels, None, ddof=0)"),
         ("bars = ErrorBars(errorbars.multiplied(bars.variance, self.factors), bars.name)", "pass"),
         ("gone = gone | (self.weight == 0)[:, None]", "pass"),
@@ -738,6 +751,8 @@ MUTANTS = [
     *of(
         "errorbars.py",
         ESTIMATOR,
+        ("if name == self.name", "if True"),
+        ('"give it as", "std"', '"give it as", "variance"'),
         ("else value**2, name)", "else value, name)"),
         ("np.where(np.isnan(labels), np.inf, value)", "value + 0.0"),
         ("if (value < 0).any():", "if False:"),
@@ -936,6 +951,7 @@ MUTANTS = [
     *of(
         "datasets/tables.py",
         "test_tables.py",
+        ("UserWarning, stacklevel=3)", "UserWarning, stacklevel=2)"),
         ("np.square(bar)", "bar"),
         ("level=self.level", "level=0.95"),
         ("bar < 0,", "bar < -9,"),
@@ -957,6 +973,7 @@ MUTANTS = [
     *of(
         "owndata/inspection.py",
         "test_inspection.py test_notes.py",
+        ('"variance" if table.target.std is None else "std"', '"variance"'),
         ("_too_large(table, variance, fit),\n", "[],\n"),
         ('if with_label > 0 else ("large"', 'if True else ("large"'),
         ("noise.mean() * np.mean(1 / noise)", "np.mean(1 / noise)"),

@@ -1,5 +1,8 @@
 """Error bars that are wrong, unknown or worthless."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
@@ -155,6 +158,35 @@ def test_the_variance_of_a_missing_label_is_not_looked_at():
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
     assert np.isfinite(model.predict(x)).all()
     assert np.isfinite(model.out_of_fold_).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("real", "given", "said"),
+    [
+        ("std", "y_var", "y_var seems to hold standard deviations, σ, .*: give it as y_std"),
+        ("variance", "y_std", "y_std seems to hold variances, σ², .*: give it as y_var"),
+        ("precision", "y_var", "y_var seems to hold 1/σ², .*: give its inverse as y_var"),
+    ],
+)
+def test_error_bars_that_are_something_else_are_told(real, given, said):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 2))
+    std = np.exp(rng.normal(0, 0.8, 1500))
+    y = 3 * x[:, 0] + std * rng.normal(size=1500)
+    column = std ** {"std": 1, "variance": 2, "precision": -2}[real]
+    for calibrate in (False, True):
+        model = biv.BIVRegressor(**SMALL, calibrate_variance=calibrate)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(x, y, **{given: column})
+        told = [str(w.message) for w in caught]
+        assert any(re.search(said + r" \(see: biv docs error-bars\)", text) for text in told)
+        assert not any("squared residuals grow" in text for text in told)  # said better
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    assert not any("seems to hold" in str(w.message) for w in caught)
 
 
 def test_the_out_of_fold_residuals_agree_with_honest_error_bars():

@@ -118,6 +118,18 @@ def test_what_is_no_image_twice_is_none(tmp_path):
     assert data.y.tolist() == [2, 3, 4, 5]
 
 
+def test_warnings_name_the_line_that_reads(tmp_path):
+    folder = write_folder(tmp_path / "photos", PHOTOS | {"left/3.png": b"broken"})
+    rows = "".join(f"{name},{y},{err}\n" for name, (y, err) in ROWS.items())
+    (tmp_path / "labels.csv").write_text(HEADER + rows + rows)
+    with pytest.warns(UserWarning, match="have several labels|1 of 6 files") as said:
+        read(folder, tmp_path / "labels.csv")
+    assert len(said) == 2
+    with pytest.warns(UserWarning, match="1 of 6 files") as of_images:
+        read_images(folder, size=24)
+    assert {w.filename for w in (*said, *of_images)} == {__file__}
+
+
 def test_without_a_table_images_have_no_labels(tmp_path):
     data = read_images(write_folder(tmp_path / "photos", PHOTOS), size=24)
     assert len(data) == 6

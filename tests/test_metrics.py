@@ -449,6 +449,7 @@ def test_scores_are_sums_of_elements(problem):
         metrics.label_moments(y, variance)
         metrics.residual_variance(pred, y, variance)
         metrics.variance_factor(pred, y, variance)
+        metrics.misread(pred, y, variance)
         metrics.effective_sample_size(variance, epsilon=0.1)
     assert "aten::sum" in asked.names
     of_matrices = re.compile(r"::(.*mm|mv|addmv|dot|vdot|.*linalg.*|.*lstsq.*|.*pinv.*)$")
@@ -496,6 +497,95 @@ def test_labels_of_two_kinds_have_one_factor():
     assert stderr < 0.4
     same = metrics.variance_factor(np.zeros(1000), np.zeros(1000), variance)
     assert same == (0, 0)  # nothing is left to explain
+
+
+COLUMNS = {
+    "variance": lambda s: s**2,
+    "std": lambda s: s,
+    "precision": lambda s: s**-2,
+    "inverse std": lambda s: 1 / s,
+}
+AS_VARIANCE = {"variance": lambda c: c, "std": np.square, "precision": lambda c: 1 / c,
+               "inverse std": lambda c: c**-2}  # fmt: skip
+
+
+def noisy(n, tau2, seed, scale=1.0):
+    """σ about `scale`, and residuals of a model with so much error in squares of that."""
+    rng = np.random.default_rng(seed)
+    sigma = scale * np.exp(rng.normal(0, 0.7, n))
+    return sigma, rng.normal(0, np.sqrt(tau2 * scale**2 + sigma**2))
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.5, 1.0, 30.0])
+@pytest.mark.parametrize("taken", list(COLUMNS))
+@pytest.mark.parametrize("real", list(COLUMNS))
+def test_a_column_is_told_from_what_it_was_taken_for(real, taken, scale):
+    sigma, residual = noisy(4000, 0.1, 0, scale)
+    read = AS_VARIANCE[taken](COLUMNS[real](sigma))
+    found = metrics.misread(residual, np.zeros(4000), read, taken=taken)
+    assert found == (None if real == taken else real)
+
+
+def no_slip(name, rng, n):
+    """Error bars that were read as they are meant, whatever else is wrong; and residuals."""
+    sigma = np.exp(rng.normal(0, rng.choice([0.3, 0.6, 1.0]), n))
+    noise = sigma * (rng.standard_t(3, n) if name == "heavy tails" else rng.normal(size=n))
+    model = rng.normal(0, np.sqrt(rng.choice([0.05, 0.3, 1.0])), n)
+    if name == "a model that is worse where labels are":
+        model *= sigma
+    if name == "outliers":
+        noise[rng.integers(0, n, n // 100)] *= 20
+    given = sigma**2 * {"too small": 0.1, "too large": 10.0}.get(name, 1.0)
+    if name == "of other rows":
+        given = rng.permutation(given)
+    return given, model + noise
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "honest", "too small", "too large", "of other rows", "heavy tails", "outliers",
+        "a model that is worse where labels are",
+    ],
+)  # fmt: skip
+def test_error_bars_that_were_read_aright_are_left_alone(name):
+    rng = np.random.default_rng(0)
+    for n in (500, 1000, 5000):
+        for _ in range(12):
+            variance, residual = no_slip(name, rng, n)
+            for taken in ("variance", "std"):
+                assert metrics.misread(residual, np.zeros(n), variance, taken=taken) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "tau2", "at_least"), [(1000, 0.1, 0.8), (3000, 0.1, 1.0), (3000, 0.5, 0.8)]
+)
+def test_how_many_slips_are_found(n, tau2, at_least):
+    """σ taken for σ², by a model of so much error of its own."""
+    draws = [noisy(n, tau2, seed) for seed in range(40)]
+    found = [metrics.misread(r, np.zeros(n), sigma) for sigma, r in draws]
+    assert set(found) <= {"std", None}
+    assert np.mean([one == "std" for one in found]) >= at_least
+
+
+def test_a_reading_wants_labels_that_can_tell():
+    sigma, residual = noisy(4000, 0.1, 0)
+    zeros = np.zeros(4000)
+    assert metrics.misread(residual[:499], zeros[:499], sigma[:499] ** -2) is None
+    assert metrics.misread(residual, zeros, np.ones(4000)) is None
+    assert metrics.misread(zeros, zeros, sigma) is None
+    for column, real in ((sigma, "std"), (sigma**-2, "precision")):
+        trusted = np.where(np.arange(4000) % 3, column, 0.0)  # whose inverse is none
+        assert metrics.misread(residual, zeros, trusted) == real
+    unknown = np.where(np.arange(4000) % 3, zeros, np.nan)
+    assert metrics.misread(residual, unknown, sigma**-2) == "precision"
+    tiny = sigma * 1e-200  # whose square is 0, and that of its inverse infinite
+    assert metrics.misread(residual, zeros, tiny) is metrics.misread(residual, zeros, 1 / tiny)
+    assert metrics.misread(residual, zeros, tiny) is None
+    falling = np.random.default_rng(1).permutation(residual)[np.argsort(np.argsort(-sigma))]
+    assert metrics.misread(falling, zeros, 1e-4 * sigma) is None  # no reading is better than none
+    with pytest.raises(ValueError, match="taken must be one of variance, std, .*; found 'sigma'"):
+        metrics.misread(residual, zeros, sigma, taken="sigma")
 
 
 def test_importances_multiply_the_weights(problem):

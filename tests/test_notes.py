@@ -1,5 +1,7 @@
 """What commands say of a table beside their results: slips that people make, and what was done."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,3 +118,35 @@ def test_categories_that_training_has_not_seen_are_told(folder, capsys):
     told = said(capsys, "predict", "biv-model", "t.csv", "--force").err
     assert "categories that training has not seen" in told
     assert "3 in 'town'" in told
+
+
+def slipped(folder):
+    """σ about 1, by whose size no slip shows."""
+    rng = np.random.default_rng(0)
+    a, sigma = rng.normal(size=(1500, 2)), np.exp(rng.normal(0, 0.8, 1500))
+    y = 3 * a[:, 0] + sigma * rng.normal(size=1500)
+    table = pd.DataFrame({"a": a[:, 0], "b": a[:, 1], "y": y, "e": sigma, "v": sigma**2})
+    table.to_csv(folder / "table.csv", index=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "column", "other", "held"),
+    [
+        ("--target-var", "e", "v", "standard deviations, σ, .* give it as --target-std"),
+        ("--target-std", "v", "e", "variances, σ², .* give it as --target-var"),
+        ("--target-std", "e", "v", None),
+        ("--target-var", "v", "e", None),
+    ],
+)
+def test_a_column_read_as_something_else_is_told(folder, capsys, option, column, other, held):
+    slipped(folder)
+    given = ("table.csv", "--target", "y", option, column, "--ignore", other)
+    inspection = " ".join(said(capsys, "inspect", *given, "--no-picture").out.split())
+    training = said(capsys, "train", *given, "--max-epochs", "12", "--out", "m", "--force").err
+    for told in (inspection, training):
+        if held is None:
+            assert "seems to hold" not in told
+        else:
+            assert re.search(f"{option} seems to hold {held}", told)
+            assert "y_var" not in told

@@ -73,7 +73,7 @@ MEMBERS, ONCE = [training.Member(ROWS)], training.Schedule(epochs=1, batch_size=
         ("error-bars", lambda: biv.metrics.noise_corrected_mse(ONES, ONES, -ONES)),
         ("command", lambda: biv.datasets.read_table("nothing.csv", target="y")),
         ("command", lambda: biv.datasets.read_table(__file__, target="y")),
-        ("images", lambda: biv.datasets.read_images("nothing.zip", "nothing.csv", "i", "y")),
+        ("images", lambda: biv.datasets.read_images(__file__, size=-1)),
         ("images", lambda: biv.datasets.load_utkface("nothing.zip")),
         ("networks", lambda: training.Triplets(ONES, ONES)),
         ("error-bars", lambda: training.Member(training.Triplets(COLUMN, ONES, -ONES))),

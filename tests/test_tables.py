@@ -199,6 +199,7 @@ def test_identifiers_are_left_out_and_said(tmp_path):
         "column 'id' was left out: 150 different texts in 150 rows, as identifiers have",
         "column 'empty' was left out: empty",
     ]
+    assert {w.filename for w in warned} == {__file__}
 
 
 def test_codes_of_many_letters_are_no_sequences(tmp_path):

@@ -267,7 +267,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         start = time.perf_counter()
         recipes = self._networks(fitting.x, fitting.labels.shape[1], encoder)
         recipe, fitted, epsilon = self._train(fitting, recipes, loss, seed)
-        story = fitting.story(fitting.raw(fitted.out_of_fold))
+        out_of_fold = fitting.raw(fitted.out_of_fold)
+        story = fitting.story(out_of_fold)
         self._fitted = Fitted(
             y.ndim == 1,
             encoder,
@@ -280,7 +281,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.calibrate_variance,
         )
         self._report()
-        fitting.tell(story)
+        fitting.tell(story, out_of_fold)
         if self.n_epochs_ == self.max_epochs:
             warnings.warn(
                 f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "

@@ -96,10 +96,12 @@ class Fitting:
         """Predictions, in units of y."""
         return raw(self.scalers, normalised.double().numpy())
 
-    def _judged(self, out_of_fold: Array, k: int) -> tuple[Array, Array, Array]:
+    def _judged(
+        self, out_of_fold: Array, k: int, *, as_given: bool = False
+    ) -> tuple[Array, Array, Array]:
         """Predictions, labels and variances of one output where all three are known."""
         assert self.bars is not None
-        variance = self.variance
+        variance = self.bars.variance if as_given else self.variance
         assert variance is not None
         f, y, v = out_of_fold[:, k], self.labels[:, k], variance[:, k]
         used = np.isfinite(f) & np.isfinite(y) & np.isfinite(v) & ~self.bars.unknown[:, k]
@@ -196,7 +198,7 @@ class Fitting:
             found.append((chi.value, chi.stderr))
         return found
 
-    def tell(self, story: Story) -> None:
+    def tell(self, story: Story, out_of_fold: Array) -> None:
         """Warn of what was put in the place of unknown variances, and of error bars far off."""
         if self.bars is None:
             return
@@ -206,8 +208,12 @@ class Fitting:
                 f"the variance of {count} of {self.bars.variance.size} labels is unknown, and was "
                 f"taken to be {taken}"
             )
-        for factor in story.factors or ():
-            if self.factors is None and (factor.low > FAR_OFF or factor.high < 1 / FAR_OFF):
+        for k, factor in enumerate(story.factors or ()):
+            judged = self._judged(out_of_fold, k, as_given=True)
+            told = errorbars.misread(*judged, self.bars.taken)
+            if told is not None:
+                _warn(told)
+            elif self.factors is None and (factor.low > FAR_OFF or factor.high < 1 / FAR_OFF):
                 _warn(
                     f"squared residuals grow {factor.value:.3g} times as fast as the variances "
                     f"({factor.low:.3g} to {factor.high:.3g}): are the error bars in the units of "

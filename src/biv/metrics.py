@@ -9,6 +9,7 @@ that the model was **not** fitted on.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -18,8 +19,12 @@ from biv import _arrays, _checks, _search, weights
 from biv._pages import helps_with
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
-RATIO_REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
+REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
 STEADY_SAMPLE_SIZE = 30  # effective labels that an estimated ε leaves at least
+
+READINGS = {"variance": 1, "std": 2, "precision": -1, "inverse std": -2}  # σ² is the column to it
+FEWEST_READ = 500  # labels: of fewer, most slips are missed, and outliers look like one
+FAR_BETTER = 4.0  # such standard errors
 
 
 class Score(NamedTuple):
@@ -394,11 +399,89 @@ def _likely_ratio(square: Tensor, variance: Tensor) -> float:
         factor = (square / scale / spread).mean(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
         return factor.log() + spread.log().mean(dim=1)
 
-    for _ in range(RATIO_REFINEMENTS):
-        ratios = torch.logspace(math.log10(low), math.log10(high), 33, dtype=torch.float64)
-        best = int(unlikely(ratios).argmin())
-        low, high = float(ratios[max(best - 1, 0)]), float(ratios[min(best + 1, 32)])
-    return float(ratios[best])
+    return _lowest(unlikely, low, high)
+
+
+def _lowest(unlikely: Callable[[Tensor], Tensor], low: float, high: float) -> float:
+    """Where a function is lowest between bounds, by ever finer grids on a logarithmic scale."""
+    for _ in range(REFINEMENTS):
+        grid = torch.logspace(math.log10(low), math.log10(high), 33, dtype=torch.float64)
+        best = int(unlikely(grid).argmin())
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 32)])
+    return float(grid[best])
+
+
+@helps_with("error-bars")
+def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -> str | None:
+    r"""What a column of error bars seems to be, if it is not what it was taken for.
+
+    With residuals r of rows left out and a model's own error τ², each reading of the column says
+    how large :math:`r_k^2` is on average: :math:`\tau^2 + \sigma_k^2`, where σ² is the column, its
+    square, or the inverse of either. The reading that was taken may have a factor c ≥ 0 besides,
+    :math:`\tau^2 + c\,\sigma_k^2`; the others are taken at their word. One of these is returned if
+    the normal likelihood of the residuals prefers it by more than four standard errors of the
+    difference (Vuong, 1989). So the **shape** tells: :func:`variance_factor` is about 2σ where σ
+    was passed for σ², and looks right near σ = ½.
+
+    Args:
+        pred: f, predictions not fitted on these labels.
+        target: ỹ, the noisy labels.
+        variance: σ² as the column was read; where it is 0, a label is not looked at.
+        taken: What the column was read as: "variance" (σ²), "std" (σ), "precision" (1/σ²) or
+            "inverse std" (1/σ).
+
+    Returns:
+        The reading that fits better, in these words; None if none does, as with honest error bars
+        and with such as say nothing. Of fewer than 500 labels it is always None; some thousand, and
+        a model whose own error is small beside the error bars, find nearly every slip.
+
+    Identities: scaling f and ỹ by c and σ² by c² **may change the answer** unless it is None, since
+    σ and σ² of the same column scale differently; shuffled error bars give None.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> sigma = rng.uniform(0.2, 2, size=3000)
+        >>> target = rng.normal(0, np.sqrt(0.1 + sigma**2))
+        >>> misread(np.zeros(3000), target, sigma)  # σ passed for σ²
+        'std'
+        >>> misread(np.zeros(3000), target, sigma**2)
+    """
+    if taken not in READINGS:
+        raise ValueError(f"taken must be one of {', '.join(READINGS)}; found {taken!r}")
+    f, y, v = _elements(target, variance, pred)
+    square, v = ((f - y).square()[v > 0], v[v > 0])
+    if len(v) < FEWEST_READ or not bool(v.max() > v.min()) or not bool(square.any()):
+        return None
+    nothing = _log_likelihoods(square, torch.zeros_like(v), scaled=False)
+    own = max(_log_likelihoods(square, v, scaled=True), nothing, key=torch.sum)
+    found = {}
+    for name, power in READINGS.items():
+        if name != taken:
+            other = v ** (power / READINGS[taken])
+            gain = _log_likelihoods(square, other, scaled=False) - own
+            if float(gain.sum()) > FAR_BETTER * math.sqrt(len(v)) * float(gain.std()):
+                found[name] = float(gain.sum())
+    return max(found, key=found.__getitem__, default=None)
+
+
+def _log_likelihoods(square: Tensor, variance: Tensor, *, scaled: bool) -> Tensor:
+    """Of each residual, were it normal with τ² + cσ² at the likeliest τ², and c if it is `scaled`.
+
+    But for a constant; otherwise c = 1.
+    """
+    if scaled:
+        spread = variance + _likely_ratio(square, variance)
+        spread = spread * (square / spread).mean()
+    else:
+        scale = float(square.mean())
+
+        def unlikely(tau2: Tensor) -> Tensor:
+            spread = variance + tau2[:, None]
+            return (spread.log() + square / spread).mean(dim=1)
+
+        spread = variance + _lowest(unlikely, 1e-9 * scale, 100 * scale)
+    return -(spread.log() + square / spread) / 2
 
 
 @helps_with("checking")

@@ -262,7 +262,7 @@ def _as_options(text: str) -> str:
         (", or a larger learning_rate,", ""),
     ):
         text = text.replace(said, option)
-    return text
+    return re.sub(r"\by_(var|std)\b", r"--target-\1", text)
 
 
 def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:

@@ -127,7 +127,7 @@ def read_images(
 
 def _unlabelled(source: Path, size: int, *, progress: bool) -> ImageDataset:
     found = decode(source, size=size, progress=progress)
-    warn_of(found.skipped, source, len(found.names) + len(found.skipped))
+    warn_of(found.skipped, source, len(found.names) + len(found.skipped), stacklevel=5)
     y = np.full(len(found.names), np.nan)
     licence = "that of the files"
     return ImageDataset(
@@ -198,7 +198,7 @@ def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]
         warnings.warn(
             f"{repeated} images have several labels, which are combined by inverse variance",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,  # beyond read_images and helps_with
         )
     return found
 

@@ -362,13 +362,13 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
             raise _RefusedError(f"cut off or damaged ({error})") from None
 
 
-def warn_of(skipped: Sequence[Skipped], source: Path, total: int) -> None:
-    """Say what was left out, if anything was, kind by kind."""
+def warn_of(skipped: Sequence[Skipped], source: Path, total: int, *, stacklevel: int = 4) -> None:
+    """Say what was left out, if anything was, kind by kind; to who called what called this."""
     if skipped:
         warnings.warn(
             f"{len(skipped)} of {total} files of {source} are left out: {counted(skipped)}. "
             "`skipped` has them all",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

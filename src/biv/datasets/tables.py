@@ -336,8 +336,8 @@ def read_table(
         warnings.warn(
             f"{table.unlabelled} rows have no {target!r} and were left out",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,  # beyond helps_with
         )
     for name, reason in table.schema.ignored.items():
-        warnings.warn(f"column {name!r} was left out: {reason}", UserWarning, stacklevel=2)
+        warnings.warn(f"column {name!r} was left out: {reason}", UserWarning, stacklevel=3)
     return table.dataset()

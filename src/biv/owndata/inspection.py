@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv.datasets import LabelledTable
+from biv.errorbars import misread
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
 from biv.modelfile import plain
@@ -28,6 +29,7 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 HUGE = 100.0  # times the label variance: such a label says next to nothing
 COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
 FAR_OFF = 5.0  # standard deviations
+OPTIONS = {"variance": "--target-var", "std": "--target-std"}
 ROWS_SHOWN, COLUMNS_SHOWN = 5, 3
 FACTOR_RANGE = (0.8, 1.25)  # of right error bars
 
@@ -344,9 +346,20 @@ def _too_large(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
     return [Remark("too large", TOO_LARGE.rstrip("?"))] if is_impossible(*mse) else []
 
 
+def _misread(table: LabelledTable, fit: QuickFit) -> str | None:
+    assert table.variance is not None
+    given = table.variance[fit.places]
+    known, taken = np.isfinite(given), "variance" if table.target.std is None else "std"
+    return misread(fit.predicted[known], table.y[fit.places][known], given[known], taken, OPTIONS)
+
+
 def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:
     remarks = []
-    if fit.variance_factor_interval is not None:
+    own = variance[fit.places]
+    told = _misread(table, fit)
+    if told is not None:
+        remarks.append(Remark("misread", told))
+    elif fit.variance_factor_interval is not None:
         low, high = fit.variance_factor_interval
         if high < FACTOR_RANGE[0] or low > FACTOR_RANGE[1]:
             size = "too large" if high < 1 else "too small"
@@ -362,7 +375,6 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
                     "to say nothing about the labels' noise"
                 )
             remarks.append(Remark("factor", text))
-    own = variance[fit.places]
     with np.errstate(invalid="ignore"):
         off = np.abs(table.y[fit.places] - fit.predicted) / np.sqrt(own + fit.tau2)
     off = np.where(np.isfinite(own) & np.isfinite(off), off, 0.0)

@@ -109,7 +109,12 @@ class ModelFolder:
             warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
         model = BIVRegressor(**settings, checkpoint=checkpoint)
         try:
-            model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
+            # As the column was given, so that the estimator can tell if it seems to be something
+            # else. The root of a square is exactly what was squared.
+            bars = {"y_var": table.variance}
+            if table.target.std is not None and table.variance is not None:
+                bars = {"y_std": np.sqrt(table.variance)}
+            model.fit(table.features, table.y, **bars, sample_weight=table.weight)
         except ValueError:  # of rows or settings that cannot be: there is nothing to go on from
             if not resumes:
                 checkpoint.unlink(missing_ok=True)
