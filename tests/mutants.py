@@ -728,6 +728,8 @@ MUTANTS = [
     *of(
         "fitting.py",
         ESTIMATOR,
+        ("errorbars.is_impossible(*mse)", "False"),
+        ("deeper=1", "deeper=0"),
         ("self.bars.variance if as_given else self.variance", "self.variance"),
         ("elif self.factors is None and (", "if self.factors is None and ("),
         ("LabelScaler.fit(labels, variance, ddof=0)", "LabelScaler.fit(labels, None, ddof=0)"),
@@ -974,6 +976,7 @@ MUTANTS = [
         "owndata/inspection.py",
         "test_inspection.py test_notes.py",
         ('"variance" if table.target.std is None else "std"', '"variance"'),
+        ("(low > FACTOR_RANGE[1] and not too_large)", "low > FACTOR_RANGE[1]"),
         ("_too_large(table, variance, fit),\n", "[],\n"),
         ('if with_label > 0 else ("large"', 'if True else ("large"'),
         ("noise.mean() * np.mean(1 / noise)", "np.mean(1 / noise)"),

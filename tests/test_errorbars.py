@@ -189,6 +189,22 @@ def test_error_bars_that_are_something_else_are_told(real, given, said):
     assert not any("seems to hold" in str(w.message) for w in caught)
 
 
+def test_error_bars_larger_than_the_noise_are_told_where_their_factor_looks_right():
+    """σ for σ² near σ = ½, where the factor, a slope, is 2σ = 1; too little spread for a shape."""
+    rng = np.random.default_rng(0)
+    x, std = rng.normal(size=(800, 2)), rng.uniform(0.35, 0.65, size=800)
+    y = x[:, 0] + std * rng.normal(size=800)
+    below = "error to the true labels would be below 0 .* y_var not the other of σ and σ²"
+    with pytest.warns(UserWarning, match=below) as said:
+        model = biv.BIVRegressor(**SMALL).fit(x, y, y_var=std)
+    assert said[-1].filename == __file__
+    low, high = model.variance_factor_interval_
+    assert low < 1 < high
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the squared error to the true")
+        biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+
+
 def test_the_out_of_fold_residuals_agree_with_honest_error_bars():
     x, y, std, _ = table(400)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)

@@ -99,6 +99,18 @@ def test_factors_in_words(factor, interval, says):
     assert report.factor_text(factor, interval).startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("factor", "interval", "says"),
+    [
+        (1.0, (0.9, 1.1), "No: they are larger than the labels' noise"),
+        (1.6, (1.4, 1.8), "No: they are larger than the labels' noise"),
+        (0.3, (0.2, 0.4), "Perhaps not: by the residuals, σ² should be multiplied by 0.30"),
+    ],
+)
+def test_factors_in_words_where_an_error_is_below_0(factor, interval, says):
+    assert report.factor_text(factor, interval, too_large=True).startswith(says)
+
+
 def test_what_is_odd_is_found_with_its_rows(tmp_path):
     frame = columns()
     frame.loc[4, "s"] = 0.0

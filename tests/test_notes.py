@@ -50,6 +50,16 @@ def test_sigma_for_its_square_is_told(folder, capsys):
     assert "may be for --target-var" in inspected(capsys, "--target-std", "y_var").err
 
 
+def test_a_factor_that_looks_right_is_not_believed_where_an_error_is_below_0(folder, capsys):
+    """It is a slope, of σ² on σ: 2σ, about 1 near σ = ½ and more above."""
+    rng = np.random.default_rng(0)
+    x, err = rng.normal(size=600), rng.uniform(0.55, 0.85, size=600)
+    write(folder, x=x, y=x + err * rng.normal(size=600), y_err=err)
+    told = " ".join(inspected(capsys, "--target-var", "y_err").out.split())
+    assert "Are they right? No: they are larger than the labels' noise." in told
+    assert "σ² seems too small" not in told
+
+
 def compared(mse):
     """A comparison in which BIV has this error, and L2 more."""
     methods = [

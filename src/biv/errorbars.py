@@ -22,6 +22,7 @@ INSTEAD = {  # what a column seems to hold, what to do with it, and how to give 
 }
 ROWS_SHOWN = 5  # of those that an error or a warning names
 FEWEST = 3  # labels that a slope can be told from
+SURE = 3.0  # standard errors
 INTERVAL = 1.96  # standard errors to each side: 95 %
 
 
@@ -156,6 +157,15 @@ def factor(pred: Array, target: Array, variance: Array) -> Factor:
         return Factor(np.nan, np.nan, np.nan)
     value, stderr = metrics.variance_factor(pred, target, variance)
     return Factor(value, value - INTERVAL * stderr, value + INTERVAL * stderr)
+
+
+def is_impossible(mse: float, stderr: float) -> bool:
+    """Whether a mean squared error to the true labels is below 0, and not by chance.
+
+    Then the error bars are larger than the labels' noise, whatever their factor: that is a slope,
+    and may be 1 or more where they are too large by another law than a factor.
+    """
+    return mse < -SURE * stderr
 
 
 def misread(

@@ -220,6 +220,19 @@ class Fitting:
                     f"y, and {self.bars.name} not the other of σ and σ²? calibrate_variance=True "
                     f"corrects a common factor{named('checking')}"
                 )
+            else:
+                self._tell_if_too_large(*self._judged(out_of_fold, k))
+
+    def _tell_if_too_large(self, pred: Array, target: Array, variance: Array) -> None:
+        mse = metrics.noise_corrected_mse(pred, target, variance)
+        if self.bars is not None and errorbars.is_impossible(*mse):
+            _warn(
+                f"the squared error to the true labels would be below 0 ({mse.value:.3g} ± "
+                f"{mse.stderr:.2g}): the error bars are larger than the labels' noise. Are they in "
+                f"the units of y, and {self.bars.name} not the other of σ and σ²?"
+                f"{named('error-bars')}",
+                deeper=1,
+            )
 
 
 class Story(NamedTuple):
@@ -249,8 +262,8 @@ class Story(NamedTuple):
         )
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, UserWarning, stacklevel=5)  # where fit was called
+def _warn(text: str, *, deeper: int = 0) -> None:
+    warnings.warn(text, UserWarning, stacklevel=5 + deeper)  # where fit was called
 
 
 def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:

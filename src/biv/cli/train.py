@@ -289,8 +289,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
-    from biv.report.inspection import WIDTH, factor_text
-    from biv.report.trained import caveats
+    from biv.report.inspection import WIDTH
+    from biv.report.trained import are_right, caveats
 
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
@@ -310,7 +310,7 @@ def _text(about: Any) -> str:
             f"{result['relative_epsilon']:.3g} of the label variance"
         )
     if result["variance_factor_interval"] is not None:
-        told = factor_text(result["variance_factor"], result["variance_factor_interval"])
+        told = are_right(result)
         if about["settings"]["calibrate_variance"]:
             told = f"they were multiplied by {result['variance_factor']:.2f}"
         lines += [

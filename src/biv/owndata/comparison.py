@@ -14,10 +14,11 @@ import numpy.typing as npt
 from biv import _checks, metrics
 from biv._pages import named
 from biv.datasets import LabelledTable
+from biv.errorbars import is_impossible
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
-from biv.owndata.impossible import TOO_LARGE, is_impossible
+from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.inspection import QuickFit, examine
 from biv.owndata.learnable import require_learnable
 from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv.datasets import LabelledTable
-from biv.errorbars import misread
+from biv.errorbars import is_impossible, misread
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
 from biv.modelfile import plain
-from biv.owndata.impossible import TOO_LARGE, is_impossible
+from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import RELATED, label_correlation, ranks
 from biv.weights import effective_batch_size, inverse_variance_weights
@@ -179,8 +179,8 @@ def examine(
         *_odd_values(table, given, label_variance),
         *_common_values(table, given),
         *_related(table, variance, seed),
-        *_too_large(table, variance, fit),
-        *_residuals(table, variance, fit),
+        *(too_large := _too_large(table, variance, fit)),
+        *_residuals(table, variance, fit, too_large=bool(too_large)),
         *(Remark("fit", text) for text in warned),
     ]
     return Inspection(
@@ -353,7 +353,9 @@ def _misread(table: LabelledTable, fit: QuickFit) -> str | None:
     return misread(fit.predicted[known], table.y[fit.places][known], given[known], taken, OPTIONS)
 
 
-def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:
+def _residuals(
+    table: LabelledTable, variance: Floats, fit: QuickFit, *, too_large: bool
+) -> list[Remark]:
     remarks = []
     own = variance[fit.places]
     told = _misread(table, fit)
@@ -361,7 +363,7 @@ def _residuals(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
         remarks.append(Remark("misread", told))
     elif fit.variance_factor_interval is not None:
         low, high = fit.variance_factor_interval
-        if high < FACTOR_RANGE[0] or low > FACTOR_RANGE[1]:
+        if high < FACTOR_RANGE[0] or (low > FACTOR_RANGE[1] and not too_large):
             size = "too large" if high < 1 else "too small"
             text = (
                 f"by the residuals of rows left out, σ² seems {size}: it should be multiplied by "

@@ -51,9 +51,12 @@ def text(seen: Inspection) -> str:
             f"limits a model, weights 1/(σ²+τ²) lower its variance by {seen.gain:.0%}, as "
             f"{seen.worth:.3g} times as many labels would."
         )
+    too_large = any(remark.kind == "too large" for remark in seen.remarks)
     if fit.variance_factor_interval is not None:
         lines.append(
-            f"Are they right? {factor_text(fit.variance_factor, fit.variance_factor_interval)}."
+            "Are they right? "
+            + factor_text(fit.variance_factor, fit.variance_factor_interval, too_large=too_large)
+            + "."
         )
     lines.append(
         f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): the "
@@ -84,14 +87,21 @@ def text(seen: Inspection) -> str:
     return "\n".join(wrapped)
 
 
-def factor_text(factor: float | None, interval: Sequence[float | None]) -> str:
-    """What residuals say about the size of σ²."""
+def factor_text(
+    factor: float | None, interval: Sequence[float | None], *, too_large: bool = False
+) -> str:
+    """What residuals say about the size of σ²; `too_large` where the error to the truth is below 0.
+
+    Then a factor of 1 or more, which is a slope, does not make up for it.
+    """
     low, high = (np.nan if end is None else end for end in interval)
     if factor is None or not np.isfinite(factor) or low <= 0:
         silent = high < 1 / 3
         return (
             "No: squared residuals do not grow with σ²" if silent else "The residuals do not tell"
         )
+    if too_large and not high < 1:
+        return "No: they are larger than the labels' noise"
     told = f"by the residuals, σ² should be multiplied by {factor:.2f} ({low:.2f} to {high:.2f})"
     return f"Yes: {told}" if low <= 1 <= high else f"Perhaps not: {told}"
 

@@ -14,7 +14,6 @@ from biv.owndata import ModelFolder
 from biv.owndata.evidence import Evidence
 from biv.owndata.methods import BIV, SHUFFLED
 from biv.report.charts import BLUE, GREEN, GREY, ORANGE, PINK, Chart, Colour, Mark, Panel, Series
-from biv.report.inspection import factor_text
 from biv.report.page import (
     Bullets,
     Cell,
@@ -30,7 +29,7 @@ from biv.report.page import (
     made,
     quoted,
 )
-from biv.report.trained import caveats
+from biv.report.trained import are_right, caveats
 
 Z = 1.96  # standard errors to each side: 95 %
 OFF_SCALE = 12.0  # times the median above the best: what lies beyond is named, not drawn
@@ -671,7 +670,7 @@ def _about_model(folder: ModelFolder, place: str) -> Section:
         ("τ²", f"{result['tau2']:.5g}"),
     ]
     if result["variance_factor_interval"] is not None:
-        told = factor_text(result["variance_factor"], result["variance_factor_interval"])
+        told = are_right(result)
         facts.append(("are the error bars right?", told))
     facts += [
         ("time", f"{about['seconds']:.0f} s"),

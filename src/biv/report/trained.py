@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from biv.owndata.impossible import TOO_LARGE, is_impossible
+from biv.errorbars import is_impossible
+from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.relation import RELATED
+from biv.report.inspection import factor_text
+
+
+def are_right(result: Mapping[str, Any]) -> str:
+    """What the residuals say about the error bars, of which there must be some."""
+    return factor_text(
+        result["variance_factor"],
+        result["variance_factor_interval"],
+        too_large=is_impossible(result["mse"], result["mse_stderr"]),
+    )
 
 
 def caveats(result: Mapping[str, Any]) -> list[str]:
