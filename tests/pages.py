@@ -60,8 +60,10 @@ def smaller(arguments):
         return [*arguments, "--no-report"]
     if "utkface" in given:
         return [*arguments, "--list"]
-    if command == "claims" and not arguments[1].isdigit():
-        arguments.insert(1, "16")
+    if command == "claims":
+        numbers = [word for word in arguments if word.isdigit()]
+        options = arguments[1:] if not numbers else arguments[1 + len(numbers) :]
+        arguments = ["claims", "16" if not numbers else numbers[0], *options]
     smoke = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--no-report"]
     return [*arguments, *smoke]
 

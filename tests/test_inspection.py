@@ -1,6 +1,7 @@
 """What is said of error bars, on tables in which something is known to be odd."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -190,6 +191,16 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     frame["y"] = frame["a"] + np.random.default_rng(1).normal(size=1500)  # whatever s says
     frame["s"] *= 10
     assert "do not grow with σ²" in kinds(seen(frame, tmp_path))["factor"].text
+
+
+def test_no_factor_is_advised_that_makes_too_large_error_bars_larger(tmp_path):
+    frame = columns(600)
+    found = seen(frame, tmp_path)
+    fit = replace(found.fit, variance_factor=1.6, variance_factor_interval=(1.4, 1.8))
+    assert "factor" in kinds(inspection.examine(found.table, fit))
+    too_large = replace(found.table, variance=9 * found.table.variance)
+    truth = replace(fit, predicted=10 * frame["a"].to_numpy())
+    assert {"too large"} == set(kinds(inspection.examine(too_large, truth))) - {"far off"}
 
 
 def test_of_a_large_table_some_rows_are_fitted(tmp_path, monkeypatch):

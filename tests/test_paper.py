@@ -233,6 +233,30 @@ def test_the_claims_page_has_the_verdicts_of_twenty_seeds():
     assert f"biv claims {asked} --seeds 20 " in section
 
 
+def test_intervals_on_the_pages_are_those_of_the_verdicts():
+    """At five seeds or at twenty; those of claim 2, of L2 over 2 GT, are told as times GT too."""
+    with (RESULTS / "claims.csv").open(encoding="utf-8") as file:
+        known = [(row["low"], row["high"]) for row in csv.DictReader(file) if row["low"]]
+    known += re.findall(r"(\d+\.\d+) to (\d+\.\d+)", read("claims-20-seeds.txt"))
+    intervals = [tuple(map(float, ends)) for ends in known]
+    intervals += [(2 * low, 2 * high) for low, high in intervals]
+    said = [
+        ends
+        for path in PAGES.glob("*.md")
+        if path.stem != "faces"
+        for ends in re.findall(
+            r"(?:interval |\()(\d*\.\d{2,}) to (\d*\.\d{2,})",
+            " ".join(path.read_text("utf-8").split()),
+        )
+    ]
+    assert len(said) > 50
+    for ends in said:
+        digits = [len(end.partition(".")[2]) for end in ends]
+        assert any(
+            tuple(map(round, interval, digits)) == tuple(map(float, ends)) for interval in intervals
+        ), ends
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_links_of_a_page_lead_somewhere(path):
     for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):

@@ -38,6 +38,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), "BIVRegressor"})
+
+
 def __getattr__(name: str) -> Any:
     """`BIVRegressor` when it is asked for: it alone wants scikit-learn."""
     if name != "BIVRegressor":

@@ -233,16 +233,17 @@ def reduced_chi_squared(
 def label_variance(target: Any, variance: Any) -> float:
     r"""The variance of the unseen clean labels, from noisy ones.
 
-    With weights :math:`w = (\sigma^2 + V_0)^{-2}`, mean :math:`m = \sum w \tilde y / \sum w` and
-    :math:`W = \sum w`, the estimate that is unbiased for those weights,
+    With weights :math:`w = (\sigma^2 + V_0)^{-2}`, their sum W and :math:`m = \sum w \tilde y / W`,
+    the estimate that is unbiased for those weights,
 
     .. math:: V = \frac{\sum w (\tilde y - m)^2 - \sum w \sigma^2 (1 - w/W)}{W - \sum w^2 / W},
 
     floored at 0.001 of the weighted variance of ỹ. V₀ is the Paule–Mandel estimate, the root of
-    :math:`\sum (\tilde y - m)^2 / (\sigma^2 + V_0) = n - 1`, or more where a handful of labels
-    would otherwise decide (see `epsilon` in :func:`noise_corrected_mse`). So one huge σ² costs
-    nothing, where it would ruin var(ỹ) − mean(σ²). Like every weighted score it takes σ² to be
-    unrelated to the labels: where large labels have large σ², it is too low.
+    :math:`\sum (\tilde y - m_0)^2 / (\sigma^2 + V_0) = n - 1`, where :math:`m_0` is the mean of ỹ
+    by weights :math:`1/(\sigma^2 + V_0)`; or more where a handful of labels would otherwise decide
+    (see `epsilon` in :func:`noise_corrected_mse`). So one huge σ² costs nothing, where it would
+    ruin var(ỹ) − mean(σ²). Like every weighted score it takes σ² to be unrelated to the labels:
+    where large labels have large σ², it is too low.
 
     Args:
         target: ỹ, the noisy labels; at least two of finite variance.
@@ -349,7 +350,9 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
         variance: σ², not all alike: else the slope cannot be told from the intercept.
 
     Returns:
-        (value, stderr). 1 of honest variances, above 1 if they are too small, below if too large.
+        (value, stderr). 1 of honest variances; of such as are off by a common factor, what to
+        multiply them by. Of anything else it is a slope: σ passed for σ² gives about 2σ, which
+        looks right near σ = ½ (:func:`misread` looks at the shape).
         Near or below 0 they say nothing of how noisy each label is. The standard error holds
         for noise of any distribution.
 
