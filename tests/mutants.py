@@ -977,7 +977,7 @@ MUTANTS = [
         "test_inspection.py test_notes.py",
         ('"variance" if table.target.std is None else "std"', '"variance"'),
         ("(low > FACTOR_RANGE[1] and not too_large)", "low > FACTOR_RANGE[1]"),
-        ("_too_large(table, variance, fit),\n", "[],\n"),
+        ("(too_large := _too_large(table, variance, fit))", "(too_large := [])"),
         ('if with_label > 0 else ("large"', 'if True else ("large"'),
         ("noise.mean() * np.mean(1 / noise)", "np.mean(1 / noise)"),
         ("worth_of_weights(finite + fit.tau2)", "worth_of_weights(finite)"),
