@@ -987,7 +987,7 @@ MUTANTS = [
         ("variance > HUGE * label_variance", "variance > HUGE"),
         ("if abs(with_label) >= RELATED:", "if with_label >= RELATED:"),
         ("fit.places[worst]", "worst"),
-        ("high < FACTOR_RANGE[0] or low", "low"),
+        ("high < FACTOR_RANGE[0] or (low", "(low"),
     ),
     *of(
         "owndata/relation.py",
