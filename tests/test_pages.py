@@ -12,6 +12,7 @@ import torch
 import biv
 from biv import _pages, training
 from biv.cli import main
+from biv.experiments import clusters
 from biv.models import MLP
 
 ROOT = Path(__file__).parent.parent
@@ -66,6 +67,17 @@ MEMBERS, ONCE = [training.Member(ROWS)], training.Schedule(epochs=1, batch_size=
         ("loss", lambda: biv.biv_loss(ONES, ONES, [1.0, 1.0, 1.0])),
         ("loss", lambda: biv.biv_loss(COLUMN, COLUMN, ONES)),
         ("distributed", lambda: biv.BIVLoss(process_group="all")(ONES, ONES, ONES)),
+        ("loss", lambda: biv.biv_loss(ONES, ONES, ONES, mask=ONES)),
+        ("loss", lambda: biv.biv_loss(ONES, ONES, ONES, sample_weight=-ONES)),
+        ("loss", lambda: biv.biv_loss(ONES, ONES, ONES, base="mze")),
+        ("loss", lambda: biv.CutoffLoss(threshold=-1)),
+        ("epsilon", lambda: biv.effective_batch_size(-ONES)),
+        ("epsilon", lambda: biv.epsilon.MinimumBatchSize()),
+        ("epsilon", lambda: biv.epsilon.MinimumBatchSize(0.5)),
+        ("estimator", lambda: biv.BIVRegressor.load("nothing")),
+        ("estimator", lambda: biv.BIVRegressor(members=0).fit(COLUMN, ONES)),
+        ("networks", lambda: MLP(features=0)),
+        ("distributed", lambda: clusters.require_listening("dask", "127.0.0.1:1")),
         ("error-bars", lambda: biv.labels.interval([1.0, 2.0], [3.0])),
         ("error-bars", lambda: biv.labels.repeats([1, 2], [3.0, 4.0])),
         ("checking", lambda: biv.metrics.variance_factor(ONES, ONES, ONES)),
@@ -87,7 +99,7 @@ MEMBERS, ONCE = [training.Member(ROWS)], training.Schedule(epochs=1, batch_size=
     ],
 )
 def test_errors_of_arguments_name_a_page(page, wrong):
-    wrongs = (ValueError, TypeError, FileNotFoundError)
+    wrongs = (ValueError, TypeError, FileNotFoundError, ConnectionError)
     with pytest.raises(wrongs, match=rf"\(see: biv docs {page}\)"):
         wrong()
 

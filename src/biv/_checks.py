@@ -138,7 +138,7 @@ def bool_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         raise TypeError(
             f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
-            f"found {describe(value)}"
+            f"found {describe(value)}{see(name)}"
         )
     return value
 

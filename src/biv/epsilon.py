@@ -18,7 +18,7 @@ from torch import Tensor
 
 from biv import _arrays, _checks, _search, weights
 from biv._arrays import Array
-from biv._pages import see
+from biv._pages import helps_with, see
 
 SIZE_TOLERANCE = 1e-6  # a size counts as reached at size·(1 − SIZE_TOLERANCE)
 
@@ -235,6 +235,7 @@ class MinimumBatchSize(EpsilonPolicy):
     size: float | None = None
     fraction: float | None = None
 
+    @helps_with("epsilon")
     def __post_init__(self) -> None:
         if (self.size is None) == (self.fraction is None):
             raise ValueError(
@@ -246,7 +247,7 @@ class MinimumBatchSize(EpsilonPolicy):
             if size < 1:
                 raise ValueError(
                     f"size must be a finite number >= 1; found {size:g}: "
-                    f"for a share of the batch use fraction={size:g}{see('epsilon')}"
+                    f"for a share of the batch use fraction={size:g}"
                 )
             object.__setattr__(self, "size", size)
         else:

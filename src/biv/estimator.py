@@ -29,7 +29,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from biv import _checks, errorbars, metrics, modelfile
-from biv._pages import named, see
+from biv._pages import helps_with, see
 from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.features import Categorical, FeatureEncoder, has_categories
@@ -318,6 +318,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ensure_min_samples=FEWEST_ROWS if reset else 1,
         )
 
+    @helps_with("estimator")
     def _check_settings(self) -> None:
         model: object = self.model
         own = callable(model) and not isinstance(model, nn.Module)
@@ -330,9 +331,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if not (name == "model" and own) and not any(value is a or value == a for a in allowed):
                 names = ", ".join(repr(one) for one in allowed)
-                raise ValueError(
-                    f"{name} must be one of {names}{more}; found {value!r}{named('estimator')}"
-                )
+                raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
         for name, least in (("members", 1), ("folds", 2), ("max_epochs", 1)):
             _checks.integer(name, getattr(self, name), at_least=least)
         for name in ("patience", "batch_size"):
@@ -558,6 +557,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         modelfile.write(path, tensors, content)
 
     @classmethod
+    @helps_with("estimator")
     def load(
         cls, path: str | Path, *, model: Callable[[int, int], nn.Module] | None = None
     ) -> Self:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from biv import _arrays, _checks
-from biv._pages import named
+from biv._pages import named, see
 from biv.weightings import BIV, Scope, Weighting
 
 Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
@@ -173,7 +173,7 @@ def elementwise(base: Base, pred: Tensor, target: Tensor) -> Tensor:
     if not isinstance(loss, Tensor) or loss.shape != pred.shape:
         raise ValueError(
             f"base must return one loss an element, a tensor of shape {tuple(pred.shape)} "
-            f"(as reduction='none' does); found {_checks.describe(loss)}"
+            f"(as reduction='none' does); found {_checks.describe(loss)}{see('base')}"
         )
     return loss
 
@@ -187,7 +187,7 @@ def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
     names = ", ".join(repr(name) for name in BASES)
     raise ValueError(
         f"base must be one of {names} or a callable giving elementwise losses; "
-        f"found {_checks.describe(base)}"
+        f"found {_checks.describe(base)}{see('base')}"
     )
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import torch
 
+from biv._pages import named
 from biv.experiments import protocol, stacks
 from biv.experiments.spec import Run
 from biv.experiments.stacks import Report
@@ -103,7 +104,7 @@ def require_listening(where: Address, place: str) -> None:
     except OSError as error:
         raise ConnectionError(
             f"{where} does not answer ({error}): is it running, is that its address, and may this "
-            "machine reach it?"
+            f"machine reach it?{named('distributed')}"
         ) from error
 
 

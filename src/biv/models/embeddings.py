@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from biv import _checks
+from biv._pages import helps_with
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Periodic:
     width: int = 8
     scale: float = 0.1
 
+    @helps_with("networks")
     def __post_init__(self) -> None:
         given: object = self.columns
         if not isinstance(given, Iterable):

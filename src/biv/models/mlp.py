@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from biv import _checks
+from biv._pages import helps_with
 from biv.models.embeddings import Periodic, PeriodicEmbedding
 
 PAPER_WIDTHS = (100, 50, 20, 10)
@@ -40,6 +41,7 @@ class MLP:
     outputs: int = 1
     periodic: Periodic | None = None
 
+    @helps_with("networks")
     def __post_init__(self) -> None:
         _checks.integer("features", self.features, at_least=1)
         _checks.integer("outputs", self.outputs, at_least=1)
