@@ -299,7 +299,8 @@ INSIDE = ("inside 1", "inside 1.96")
 def seconds(model, *args, **kwargs):
     """How long a fit takes."""
     start = time.perf_counter()
-    with warnings.catch_warnings(action="ignore"):  # that a network has not converged
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a network has not converged
         model.fit(*args, **kwargs)
     return time.perf_counter() - start
 

@@ -151,6 +151,8 @@ def test_docs_lists_the_pages_and_shows_each(capsys):
         assert main(["docs", name]) == 0
         assert capsys.readouterr().out.startswith(f"# {title}\n")
         assert name in listed
+    assert main(["docs", "index"]) == 0
+    assert "toctree" not in capsys.readouterr().out
     assert "epsilon" in listed
     assert "paper/fig03" in listed
 

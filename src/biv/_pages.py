@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,7 +96,7 @@ def titles() -> dict[str, str]:
 
 
 def read(name: str) -> str:
-    """The text of a page.
+    """The text of a page, without what only the site makes something of.
 
     Raises:
         ValueError: There is none of that name.
@@ -107,4 +108,5 @@ def read(name: str) -> str:
         hint = f": {' or '.join(near)}?" if near else "; without a name, `biv docs` lists them"
         raise ValueError(f"there is no page {name!r}{hint}")
     own, of_folder = folder() / f"{name}.md", folder() / name / "index.md"
-    return (own if own.exists() else of_folder).read_text(encoding="utf-8")
+    text = (own if own.exists() else of_folder).read_text(encoding="utf-8")
+    return re.sub(r"\n```\{toctree\}\n.*?\n```\n", "", text, flags=re.DOTALL)

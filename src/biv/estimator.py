@@ -72,6 +72,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     of the rows, and what it predicts there chooses the number of epochs and estimates the model's
     own error, from noisy labels alone (:func:`biv.training.cross_fit`).
 
+    With :math:`f_m(x)` of M networks, :meth:`predict` returns their mean, and as its variance
+
+    .. math:: \frac{1}{M-1} \sum_m \left(f_m(x) - \bar f(x)\right)^2 + \tau^2
+              \quad (+\, \sigma^2 \text{ of a new label, if given}),
+
+    τ² being the :func:`biv.metrics.residual_variance` of `out_of_fold_`. That counts some of the
+    networks' variance twice: intervals of 68 % hold more.
+
     Args:
         loss: "biv"; "l2" (every label alike), "iv" (1/σ², no ε) or "cutoff" (only labels with
             σ² below `threshold`). Without error bars, "biv" is "l2".
@@ -125,8 +133,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         effective_sample_size_: How many labels the fit rests on: Kish's size of the weights
             1/(σ²+τ²).
         variance_factor_: By what factor `y_var` seems to be off: the slope of squared out-of-fold
-            residuals on it (:func:`biv.metrics.variance_factor`); 1 of honest error bars, more if
-            they are too small, less if too large. None without error bars, NaN if they are alike.
+            residuals on it (:func:`biv.metrics.variance_factor`); 1 of honest error bars, and what
+            to multiply them by if they are off by a common factor. None without error bars, NaN if
+            they are alike.
         variance_factor_interval_: Its 95 % interval; of fewer than some 200 labels, too narrow.
         reduced_chi_squared_: Of the out-of-fold residuals, by the error bars alone, with its
             standard error (:func:`biv.metrics.reduced_chi_squared`). The model's own error takes it
@@ -134,6 +143,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         unknown_variance_: What is taken where `y_var` is NaN; None if that is an error.
         feature_names_in_: Of the columns of a frame.
         n_features_in_: Columns of X.
+
+    Identities: adding a number to y adds it to predictions, and scaling y and `y_std` by c scales
+    predictions and standard deviations by c; `y_std` is `y_var` of its square; without error bars
+    "biv" is "l2". The first two but for rounding.
 
     Example:
         >>> rng = np.random.default_rng(0)
