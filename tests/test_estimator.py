@@ -394,6 +394,16 @@ def test_what_cannot_be_is_said(options, fit, message):
         biv.BIVRegressor(**options).fit(x, y, **fit)
 
 
+@pytest.mark.parametrize("name", ["X", "y", "y_var", "y_std", "sample_weight"])
+def test_masked_arrays_are_refused(name):
+    """NumPy would use what the mask hides."""
+    rows = {"X": np.ones((9, 1)), "y": np.arange(9.0)}
+    value = rows.get(name, np.ones(9))
+    rows[name] = np.ma.array(value, mask=value == 1)
+    with pytest.raises(TypeError, match=f"{name} must not be a masked array"):
+        biv.BIVRegressor(**SMALL).fit(**rows)
+
+
 @pytest.mark.slow
 def test_without_scikit_learn_the_rest_works():
     code = """

@@ -27,6 +27,15 @@ def to_tensor(name: str, value: object) -> Tensor:
     return torch.from_numpy(np.array(to_float_array(name, value), order="C"))
 
 
+def refuse_mask(name: str, value: object) -> None:
+    """Raise TypeError for a masked array, of which NumPy would use what the mask hides."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must not be a masked array, whose mask would be lost; found one: use "
+            f"{name}.filled(np.nan) for targets, {name}.filled(np.inf) for variances"
+        )
+
+
 def variances(name: str, value: object) -> Tensor:
     """Variances as a tensor, none of them negative or NaN."""
     tensor = to_tensor(name, value)
@@ -42,11 +51,7 @@ def to_float_array(name: str, value: object) -> FloatArray:
         return cast(
             FloatArray, (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
         )
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} must not be a masked array, whose mask would be lost; found one: use "
-            f"{name}.filled(np.nan) for targets, {name}.filled(np.inf) for variances"
-        )
+    refuse_mask(name, value)
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} must be an array of real numbers; found {_checks.describe(value)}")

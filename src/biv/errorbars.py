@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv import metrics
+from biv import _arrays, metrics
 from biv._pages import named, see
 
 Array = npt.NDArray[Any]
@@ -74,6 +74,7 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
+    _arrays.refuse_mask(name, given)
     try:
         value = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:

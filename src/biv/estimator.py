@@ -28,7 +28,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from biv import _checks, errorbars, metrics, modelfile
+from biv import _arrays, _checks, errorbars, metrics, modelfile
 from biv._pages import helps_with, see
 from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
@@ -250,6 +250,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._check_settings()
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        for name, column in (("y", y), ("sample_weight", sample_weight)):
+            _arrays.refuse_mask(name, column)
         table = self._table(X, reset=True)
         y = check_array(
             y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
@@ -317,6 +319,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """A frame with categories as it is, anything else as an array; its shape is looked at."""
+        _arrays.refuse_mask("X", X)
         if has_categories(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
             if reset and len(X) < FEWEST_ROWS:
@@ -624,6 +627,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Of several outputs it is their mean; labels that are NaN do not count.
         """
         predicted = self.predict(X)
+        _arrays.refuse_mask("y", y)
         labels = np.asarray(y, dtype=np.float64)
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
