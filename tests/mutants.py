@@ -655,6 +655,8 @@ MUTANTS = [
     *of(
         "labels.py",
         "test_labels.py",
+        ("(1 - 2 / math.pi) * apart**2", "apart**2"),
+        ("mode + (math.sqrt(2 / math.pi) * apart)", "mode + (0 * apart)"),
         ("(nu / (nu - 2.0))", "1.0"),
         ("shrunk = (prior * scale + squares) / nu", "shrunk = scale + 0 * squares"),
         ("np.maximum(nu, FEWEST_DEGREES)", "nu + 0.0"),
@@ -953,6 +955,7 @@ MUTANTS = [
     *of(
         "datasets/tables.py",
         "test_tables.py",
+        ("> known.sum() / 2", "> known.sum()"),
         ("UserWarning, stacklevel=3)", "UserWarning, stacklevel=2)"),
         ("np.square(bar)", "bar"),
         ("level=self.level", "level=0.95"),
@@ -976,6 +979,8 @@ MUTANTS = [
         "owndata/inspection.py",
         "test_inspection.py test_notes.py",
         ('"variance" if table.target.std is None else "std"', '"variance"'),
+        ("gap > np.ptp(others) / 2", "gap > 2 * np.ptp(others)"),
+        ("counts[end] >= 3 and", "counts[end] >= 4 and"),
         ("(low > FACTOR_RANGE[1] and not too_large)", "low > FACTOR_RANGE[1]"),
         ("(too_large := _too_large(table, variance, fit))", "(too_large := [])"),
         ('if with_label > 0 else ("large"', 'if True else ("large"'),

@@ -363,6 +363,7 @@ def test_what_is_no_model_folder(here, capsys):
         ("--epsilon", "-1"),
         ("--members", "1"),
         ("--max-epochs", "0"),
+        ("--patience", "0"),
     ):
         assert run("train", "data.csv", *COLUMNS, option, value) == 2
         assert option in capsys.readouterr().err

@@ -9,6 +9,8 @@ import sklearn
 from sklearn.model_selection import cross_validate
 
 import biv
+from biv.errorbars import Factor
+from biv.fitting import _far_off
 from tables import SMALL, error, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -218,3 +220,14 @@ def test_the_out_of_fold_residuals_agree_with_honest_error_bars():
     alone = biv.BIVRegressor(**SMALL).fit(x, y)
     assert alone.reduced_chi_squared_ is alone.variance_factor_ is None
     assert alone.effective_sample_size_ == 400
+
+
+@pytest.mark.parametrize(
+    ("interval", "asks"),
+    [((-0.3, 0.1), "do these belong to other rows, or is y_var the inverse"),
+     ((0.01, 0.1), "not the other of σ and σ².*calibrate_variance=True corrects a common factor")],
+)  # fmt: skip
+def test_a_factor_near_0_asks_for_no_calibration(interval, asks):
+    told = _far_off(Factor(float(np.mean(interval)), *interval), "y_var")
+    assert re.search(asks, told)
+    assert ("calibrate" in told) == (interval[0] > 0)

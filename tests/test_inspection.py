@@ -193,6 +193,16 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     assert "do not grow with σ²" in kinds(seen(frame, tmp_path))["factor"].text
 
 
+@pytest.mark.parametrize("missing", [-99.0, 999.0])
+def test_a_number_that_stands_for_a_missing_label_is_found(tmp_path, missing):
+    frame = columns()
+    assert "stray" not in kinds(seen(frame, tmp_path))
+    frame.loc[[7, 20, 31], "y"] = missing
+    found = kinds(seen(frame, tmp_path))["stray"]
+    assert found.text.startswith(f"3 labels are {missing:g}, where all others lie between ")
+    assert found.rows.endswith("rows 8, 21, 32")
+
+
 def test_no_factor_is_advised_that_makes_too_large_error_bars_larger(tmp_path):
     frame = columns(600)
     found = seen(frame, tmp_path)
@@ -200,7 +210,10 @@ def test_no_factor_is_advised_that_makes_too_large_error_bars_larger(tmp_path):
     assert "factor" in kinds(inspection.examine(found.table, fit))
     too_large = replace(found.table, variance=9 * found.table.variance)
     truth = replace(fit, predicted=10 * frame["a"].to_numpy())
-    assert {"too large"} == set(kinds(inspection.examine(too_large, truth))) - {"far off"}
+    found = inspection.examine(too_large, truth)
+    assert {"too large"} == set(kinds(found)) - {"far off"}
+    assert "R²" not in report.text(found)  # above 1, and so of no use to anybody
+    assert "to be gained" not in report.text(found)
 
 
 def test_of_a_large_table_some_rows_are_fitted(tmp_path, monkeypatch):

@@ -40,6 +40,15 @@ def grouped(rng, counts, spread):
     return truth, items, truth[items] + spread[items] * rng.normal(size=len(items))
 
 
+def split_normal(rng):
+    """The truth by the error bars: of either side by its share, one scale below and one above."""
+    y, below, above = rng.normal(size=N), *rng.uniform(0.1, 2.0, size=(2, N))
+    up = rng.random(N) < above / (above + below)
+    truth = y + np.where(up, above, -below) * np.abs(rng.normal(size=N))
+    z = 1.6448536269514722
+    return truth, labels.asymmetric(y, z * below, z * above, level=0.9)
+
+
 def equal_repeats(rng):
     counts = rng.integers(1, 5, size=N)
     truth, items, values = grouped(rng, counts, np.full(N, 2.0))
@@ -162,7 +171,7 @@ def targets(rng):
 
 # What a delta method leaves out, of the order of one over the count, is allowed for.
 CALIBRATED = {
-    "equal repeats": (equal_repeats, 0), "unequal repeats": (unequal_repeats, 0.02),
+    "asymmetric": (split_normal, 0), "equal repeats": (equal_repeats, 0), "unequal repeats": (unequal_repeats, 0.02),
     "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "busy crowd": (busy_crowd, 0), "ranges": (ranges, 0),
     "rounded": (rounded, 0), "intervals": (intervals, 0),
     "few samples": (lambda rng: monte_carlo(rng, 8), 0),
@@ -249,6 +258,7 @@ def test_tensors_stay_tensors(dtype):
     for found in (
         labels.plus_minus(ones, ones, level=0.9),
         labels.interval(ones, 2 * ones),
+        labels.asymmetric(ones, ones, 2 * ones),
         labels.samples(torch.randn(3, 5, dtype=dtype)),
         labels.ensemble(torch.randn(5, 3, dtype=dtype), torch.ones(5, 3, dtype=dtype)),
         labels.bootstrapped(ones, ones, ones, gamma=0.9, terminal=torch.tensor([0, 1, 0])),
@@ -311,6 +321,8 @@ def test_states_of_several_libraries(state):
         (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "2 groups"),
         (lambda: labels.ratings([1, 1], [1.0, 2.0], ["a", "b"]), "too few to tell"),
         (lambda: labels.plus_minus([1.0], [-1.0]), "half_width must be non-negative"),
+        (lambda: labels.asymmetric([1.0], [-1.0], [1.0]), "minus must be non-negative"),
+        (lambda: labels.asymmetric([1.0], [1.0], [1.0, 2.0]), "plus must have the shape of y"),
         (lambda: labels.plus_minus([1.0], [1.0], level=1.0), "level must be in"),
         (lambda: labels.plus_minus([1.0, 2.0], [1.0, 2.0, 3.0]), "must have the shape"),
         (lambda: labels.interval([2.0], [1.0]), "at least as large as low"),

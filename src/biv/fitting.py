@@ -214,12 +214,7 @@ class Fitting:
             if told is not None:
                 _warn(told)
             elif self.factors is None and (factor.low > FAR_OFF or factor.high < 1 / FAR_OFF):
-                _warn(
-                    f"squared residuals grow {factor.value:.3g} times as fast as the variances "
-                    f"({factor.low:.3g} to {factor.high:.3g}): are the error bars in the units of "
-                    f"y, and {self.bars.name} not the other of σ and σ²? calibrate_variance=True "
-                    f"corrects a common factor{named('checking')}"
-                )
+                _warn(_far_off(factor, self.bars.name))
             else:
                 self._tell_if_too_large(*self._judged(out_of_fold, k))
 
@@ -233,6 +228,21 @@ class Fitting:
                 f"{named('error-bars')}",
                 deeper=1,
             )
+
+
+def _far_off(factor: Factor, name: str) -> str:
+    found = (
+        f"{factor.value:.3g} times as fast as the variances ({factor.low:.3g} to {factor.high:.3g})"
+    )
+    if factor.low <= 0:
+        why = f"do these belong to other rows, or is {name} the inverse, 1/σ² or 1/σ?"
+    else:
+        why = (
+            f"are the error bars in the units of y, and {name} not the other of σ and σ²? "
+            "calibrate_variance=True corrects a common factor; a model that is worse where labels "
+            "are noisier looks as if there were one"
+        )
+    return f"squared residuals grow {found}: {why}{named('checking')}"
 
 
 class Story(NamedTuple):

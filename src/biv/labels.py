@@ -365,6 +365,51 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
 
 
 @helps_with("error-bars")
+def asymmetric(y: Any, minus: Any, plus: Any, *, level: float = 0.6827) -> NoisyLabels:
+    r"""A value whose error bars differ, y₋ₘ⁺ᵖ: the mean and variance of what they say of the truth.
+
+    The truth is taken to have a normal distribution that was split at its mode y, with
+    :math:`\sigma_- = m/z` below and :math:`\sigma_+ = p/z` above, z the normal quantile of
+    (1 + level)/2. Then
+
+    .. math:: \text{mean} = y + \sqrt{2/\pi}\,(\sigma_+ - \sigma_-), \qquad
+              \text{variance} = (1 - 2/\pi)(\sigma_+ - \sigma_-)^2 + \sigma_+ \sigma_-.
+
+    The label to learn is that mean, and not y: a squared error is lowest at means. If error bars
+    are alike in the logarithm, as those of a ratio, take logarithms instead and learn those. If you
+    have the samples that they were made from, use :func:`samples`.
+
+    Args:
+        y: Values, of any shape.
+        minus: m, how far the lower end is below y, >= 0, as y.
+        plus: p, how far the upper end is above y, >= 0, as y.
+        level: Probability that the truth lies between the ends; by default that of one σ.
+
+    Returns:
+        y, the means, and variance, of the shape of `y`.
+
+    Identities: equal ones are :func:`plus_minus` at that level; exchanging `minus` and `plus`
+    leaves the variance as it is and turns the shift round.
+
+    Example:
+        >>> y, variance = asymmetric([0.80], [0.08], [0.14])
+        >>> y.round(3), variance.round(4)
+        (array([0.848]), array([0.0125]))
+    """
+    mode, below, above = to_tensor("y", y), to_tensor("minus", minus), to_tensor("plus", plus)
+    for name, one in (("minus", below), ("plus", above)):
+        _non_negative(name, one)
+        if one.shape != mode.shape:
+            raise ValueError(
+                f"{name} must have the shape of y, {tuple(mode.shape)}; found {tuple(one.shape)}"
+            )
+    z = _quantile(level)
+    apart = (above.double() - below.double()) / z
+    variance = (1 - 2 / math.pi) * apart**2 + above.double() * below.double() / z**2
+    return _pair(y, mode + (math.sqrt(2 / math.pi) * apart).to(mode.dtype), variance)
+
+
+@helps_with("error-bars")
 def samples(values: Any, axis: int = -1) -> NoisyLabels:
     r"""Monte-Carlo samples of the label: their mean, and how far the truth may be from it.
 

@@ -75,6 +75,12 @@ def add_to(commands: Any) -> None:
     model.add_argument("--members", type=int, help="networks (default: 16; of a stream, 1)")
     model.add_argument("--max-epochs", type=int, default=100, help="at most (default: 100)")
     model.add_argument(
+        "--patience",
+        type=int,
+        help="epochs that gain less than 1 %% in all before it stops (default: 4, of small tables "
+        "more)",
+    )
+    model.add_argument(
         "--unknown-variance",
         choices=UNKNOWN,
         default="raise",
@@ -192,6 +198,8 @@ def _require_streamed(options: argparse.Namespace) -> None:
         raise ValueError(f"--members must be 1 of a stream; found {options.members}")
     if options.calibrate_variance:
         raise ValueError("--calibrate-variance is not for a stream: `biv inspect` a sample of it")
+    if options.patience is not None:
+        raise ValueError("--patience is not for a stream: all of --max-epochs are run")
     if options.unknown_variance == "estimate":
         raise ValueError("--unknown-variance estimate is not for a stream; median is")
     for name in ("batch_size", "shards", "max_epochs"):
@@ -279,6 +287,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "members": members,
         "folds": folds,
         "max_epochs": _checks.integer("--max-epochs", options.max_epochs, at_least=1),
+        "patience": None
+        if options.patience is None
+        else _checks.integer("--patience", options.patience, at_least=1),
         "unknown_variance": options.unknown_variance,
         "calibrate_variance": options.calibrate_variance,
         "n_jobs": options.jobs,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import _checks, labels
-from biv._pages import helps_with
+from biv._pages import helps_with, see
 from biv.datasets.columns import Schema
 from biv.datasets.dataset import Dataset
 from biv.datasets.tablefiles import Files, Part, require_pandas
@@ -86,6 +86,7 @@ class Target:
                 part.refuse(name, np.isinf(end), "finite")
             part.refuse(self.interval[1], high < low, f"at least as large as {self.interval[0]!r}")
             known = ~np.isnan(low + high)
+            self._refuse_distances(part, low, high)
             variance = np.full(len(low), np.nan)
             variance[known] = labels.interval(low[known], high[known], level=self.level).variance
             return variance
@@ -94,6 +95,18 @@ class Target:
         bar = part.numbers(self.error_bars[0])
         part.refuse(self.error_bars[0], bar < 0, "0 or more, as an error bar is")
         return bar if self.std is None else np.square(bar)
+
+    def _refuse_distances(self, part: Part, low: Floats, high: Floats) -> None:
+        assert self.interval is not None
+        y = part.numbers(self.name)
+        known = ~np.isnan(y + low + high)
+        if np.sum((y < low)[known] | (y > high)[known]) > known.sum() / 2:
+            raise ValueError(
+                f"{part.path}: most labels {self.name!r} lie outside of their intervals, "
+                f"{self.interval[0]!r} to {self.interval[1]!r}. Are these distances from the "
+                "label, and not the ends? biv.labels.asymmetric makes labels and variances of such"
+                f"{see('variance')}"
+            )
 
     def weights(self, part: Part) -> Floats | None:
         """Of the rows; None if no column has them."""

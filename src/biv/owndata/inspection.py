@@ -177,6 +177,7 @@ def examine(
     label_variance = metrics.label_variance(table.y, variance)
     remarks = [
         *_odd_values(table, given, label_variance),
+        *_stray_labels(table),
         *_common_values(table, given),
         *_related(table, variance, seed),
         *(too_large := _too_large(table, variance, fit)),
@@ -308,6 +309,25 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
     return [Remark("duplicated", text, _rows(table, np.isin(variance, values[often])))]
 
 
+def _stray_labels(table: LabelledTable) -> list[Remark]:
+    """One value that many labels have, far from all others: -99 for a missing one, say."""
+    values, counts = np.unique(table.y, return_counts=True)
+    if len(values) <= FEW_VALUES:
+        return []
+    remarks = []
+    for end, others in ((0, values[1:]), (-1, values[:-1])):
+        gap = abs(values[end] - others[end])
+        if counts[end] >= 3 and gap > np.ptp(others) / 2:
+            which = table.y == values[end]
+            text = (
+                f"{_labels(counts[end])} are {values[end]:g}, where all others lie between "
+                f"{others[0]:.4g} and {others[-1]:.4g}: does it stand for a missing label? Then "
+                "leave the cell empty"
+            )
+            remarks.append(Remark("stray", text, _rows(table, which)))
+    return remarks
+
+
 def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     used = np.flatnonzero(np.isfinite(variance))
     used = used[sample(len(used), FITTED_ROWS, seed)]
@@ -367,9 +387,10 @@ def _residuals(
             size = "too large" if high < 1 else "too small"
             text = (
                 f"by the residuals of rows left out, σ² seems {size}: it should be multiplied by "
-                f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ² and the units "
-                "what you took them for, and a level? biv train --calibrate-variance "
-                "corrects a common factor"
+                f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ², the units and "
+                "the level of an interval what you took them for? If it is a common factor, biv "
+                "train --calibrate-variance corrects it; a model that is worse where labels are "
+                "noisier looks as if there were one, and calibrating then does harm"
             )
             if low <= 0:
                 text = (

@@ -44,7 +44,8 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         first = table.where(int(np.flatnonzero(np.isnan(variance))[0]))
         raise ValueError(
             f"{first}, column {names} must have an error bar; it is missing there and in "
-            f"{count - 1} other rows: --unknown-variance median puts the median in its place"
+            f"{count - 1} other rows: --unknown-variance median puts the median in its place, "
+            "and --unknown-variance estimate what their residuals say"
             f"{see('variance')}"
         )
     known = variance[~np.isnan(variance)]

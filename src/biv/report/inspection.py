@@ -42,16 +42,19 @@ def text(seen: Inspection) -> str:
         "",
         f"Weights 1/σ² alone would rest on {seen.effective_sample_size:,.1f} of "
         f"{np.isfinite(seen.variance).sum():,} labels (effective sample size).",
-        f"A quick fit on {fit.rows:,} rows reaches R² {fit.r2:.3f} to the true labels of rows that "
-        f"it has not seen; its own error has a variance τ² of {fit.tau2:.4g}.",
     ]
-    if low < high:
+    too_large = any(remark.kind == "too large" for remark in seen.remarks)
+    if not too_large:  # else R² is above 1, and there is nothing to be gained
+        lines.append(
+            f"A quick fit on {fit.rows:,} rows reaches R² {fit.r2:.3f} to the true labels of rows "
+            f"that it has not seen; its own error has a variance τ² of {fit.tau2:.4g}."
+        )
+    if low < high and not too_large:
         lines.append(
             f"What is to be gained, if they are right: as far as the noise of the labels is what "
             f"limits a model, weights 1/(σ²+τ²) lower its variance by {seen.gain:.0%}, as "
             f"{seen.worth:.3g} times as many labels would."
         )
-    too_large = any(remark.kind == "too large" for remark in seen.remarks)
     if fit.variance_factor_interval is not None:
         lines.append(
             "Are they right? "

@@ -494,7 +494,8 @@ def _learning(result: Mapping[str, Any], *, noisy: bool) -> Section:
     )
     caption = (
         f"Mean squared errors{' to the labels without their noise' if noisy else ''}. A curve "
-        "that still falls at its end asks for more epochs."
+        "that still falls at its end asks for more epochs (--max-epochs), or for more patience "
+        "(--patience) if it fell slowly."
     )
     chart = Chart("learning-chart", caption, panels, colours)
     return Section("learning", "How it learned", [text, chart, table])
