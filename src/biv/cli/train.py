@@ -308,7 +308,7 @@ def _text(about: Any) -> str:
     labels = "the true labels" if noisy else "the labels     "
     best = f"Epoch {result['epoch']} of {result['epochs']} was the best"
     if result["epoch"] == result["epochs"] < about["settings"]["max_epochs"]:
-        best += " (the last few had gained less than 1 %)"
+        best += " (the last few had gained less than 1 %; more --patience may find a better one)"
     lines = [
         f"{best}. On rows that a network has not seen:",
         f"  R² to {labels}       {result['r2']:.3f} ± {result['r2_stderr']:.3f}",
