@@ -39,7 +39,7 @@ demo: $(STAMP) ## the paper's table on the shipped bike data: 110 networks, trai
 test: $(STAMP) browser ## every test and every example of the documentation
 	$(PYTEST)
 
-quick: $(STAMP) ## the tests of the inner loop, two minutes
+quick: $(STAMP) ## the tests of the inner loop, a minute
 	$(PYTEST) -m 'not slow'
 
 check: $(STAMP) browser ## format, lint, types, import direction, tests

@@ -380,6 +380,7 @@ def test_a_scheduler_that_is_not_there_is_told(form, tmp_path, monkeypatch, caps
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_server_of_others_is_no_scheduler(monkeypatch):
     monkeypatch.setattr(clusters, "PATIENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:  # which says nothing

@@ -138,6 +138,7 @@ def run_doctest(block, name, namespace):
     assert found.failed == 0, "".join(said)
 
 
+@pytest.mark.slow
 def test_a_wrong_block_is_seen(tmp_path):
     """That the three ways to run a block can fail."""
     with pytest.raises(ZeroDivisionError):

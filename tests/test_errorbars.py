@@ -154,6 +154,7 @@ def test_labels_to_ignore_stay_so_when_error_bars_are_not_believed():
     assert model.effective_sample_size_ == pytest.approx(350)
 
 
+@pytest.mark.slow
 def test_the_variance_of_a_missing_label_is_not_looked_at():
     x, y, std, _ = table(100)
     y[:10], std[:5], std[5:10] = np.nan, np.nan, -1.0
@@ -191,6 +192,7 @@ def test_error_bars_that_are_something_else_are_told(real, given, said):
     assert not any("seems to hold" in str(w.message) for w in caught)
 
 
+@pytest.mark.slow
 def test_error_bars_larger_than_the_noise_are_told_where_their_factor_looks_right():
     """σ for σ² near σ = ½, where the factor, a slope, is 2σ = 1; too little spread for a shape."""
     rng = np.random.default_rng(0)
@@ -207,6 +209,7 @@ def test_error_bars_larger_than_the_noise_are_told_where_their_factor_looks_righ
         biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
 
 
+@pytest.mark.slow
 def test_the_out_of_fold_residuals_agree_with_honest_error_bars():
     x, y, std, _ = table(400)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)

@@ -527,6 +527,7 @@ def test_what_is_fitted_stays_so():
     np.testing.assert_array_equal(model.predict(x, return_std=True, y_std=std), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1e-9, 0.0, 5e12])
 def test_labels_that_do_not_vary(value):
     x, _, _, _ = table(60)
@@ -573,6 +574,7 @@ def test_jobs_are_threads(jobs, threads, monkeypatch):
     assert biv.BIVRegressor(n_jobs=jobs)._threads() == threads
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     x, y, std, _ = table()
     straight = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)

@@ -309,6 +309,7 @@ def test_room_is_taken_before_anything_is_written(tmp_path):
     assert state.st_size == rows.nbytes <= state.st_blocks * 512
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(tmp_path, image_cache):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     script = f"""

@@ -150,6 +150,7 @@ def test_rows_far_off_are_named_by_their_place_in_the_file(tmp_path, monkeypatch
     assert all(251 <= n <= 255 for n in numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_error_bars_that_go_with_labels_or_features(sign, tmp_path):
     frame = columns()

@@ -395,6 +395,7 @@ def test_one_label_has_a_value_but_no_error():
     assert math.isnan(score.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "tau2"), [(1.0, 0.05), (4.0, 0.3), (0.25, 1.0), (1.0, 0.0)])
 def test_the_factor_of_misjudged_variances_is_found(factor, tau2):
     def draw(seed):
@@ -541,6 +542,7 @@ def no_slip(name, rng, n):
     return given, model + noise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -557,6 +559,7 @@ def test_error_bars_that_were_read_aright_are_left_alone(name):
                 assert metrics.misread(residual, np.zeros(n), variance, taken=taken) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "tau2", "at_least"), [(1000, 0.1, 0.8), (3000, 0.1, 1.0), (3000, 0.5, 0.8)]
 )

@@ -38,6 +38,7 @@ def inspected(capsys, *options):
     return said(capsys, "inspect", "t.csv", "--target", "y", "--no-picture", *options)
 
 
+@pytest.mark.slow
 def test_sigma_for_its_square_is_told(folder, capsys):
     write(folder)
     told = inspected(capsys, "--target-var", "y_err")
@@ -80,6 +81,7 @@ def test_nothing_follows_from_errors_below_0():
     assert compared(-0.002).useful  # by chance
 
 
+@pytest.mark.slow
 def test_missing_cells_are_told(folder, capsys):
     x = np.random.default_rng(1).normal(size=600)
     x[:25] = np.nan
@@ -100,12 +102,14 @@ def test_error_bars_of_0_are_told(folder, capsys):
     assert "30 labels have an error bar of 0" in told.err
 
 
+@pytest.mark.slow
 def test_a_second_error_bar_that_is_learned_from_is_told(folder, capsys):
     columns = write(folder)
     write(folder, y_var=columns["y_err"] ** 2)
     assert "'y_var' is learned from" in inspected(capsys, "--target-std", "y_err").err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "word"), [(1, "small"), (-1, "large")])
 def test_which_labels_get_small_error_bars_by_chance(folder, capsys, sign, word):
     y = write(folder)["y"]

@@ -220,6 +220,7 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
         assert torch.equal(found[name], tensor)
 
 
+@pytest.mark.slow
 def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_path, monkeypatch):
     """Five processes would have 15 shards; who goes on takes those that it was begun with."""
     monkeypatch.setattr(streaming, "SHARDS", 15)
@@ -284,6 +285,7 @@ def test_threads_of_a_stream(table, tmp_path, capsys, jobs, code):
         assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.slow
 def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupted(patch, 40)
@@ -310,6 +312,7 @@ def test_the_same_seed_gives_the_same_model(alone, table, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_categories_dates_and_gaps(tmp_path):
     rng = np.random.default_rng(0)
     columns = labelled(900)
@@ -345,6 +348,7 @@ def test_categories_dates_and_gaps(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_told(tmp_path, capsys):
     columns = labelled(900)
     columns["y"][::9], columns["v"][1] = np.nan, np.nan
