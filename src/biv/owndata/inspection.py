@@ -355,7 +355,8 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
         more = f" and {len(ranked) - COLUMNS_SHOWN} more" if len(ranked) > COLUMNS_SHOWN else ""
         text = (
             f"error bars go with features: {shown}{more}. Where they are large, there is less to "
-            "learn from, with weights or without"
+            "learn from, with weights or without. A column of the same measurement, as another "
+            "error bar or an end of its interval, is for --ignore"
         )
         remarks.append(Remark("related to features", text))
     return remarks
