@@ -234,3 +234,5 @@ def test_a_factor_near_0_asks_for_no_calibration(interval, asks):
     told = _far_off(Factor(float(np.mean(interval)), *interval), "y_var")
     assert re.search(asks, told)
     assert ("calibrate" in told) == (interval[0] > 0)
+    assert "worse where" not in told
+    assert "worse where labels are noisier" in _far_off(Factor(5.0, 4.0, 6.0), "y_var")

@@ -188,6 +188,7 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     frame["s"] = frame["s"] * 3
     found = kinds(seen(frame, tmp_path))["factor"]
     assert "too large: it should be multiplied by 0.1" in found.text
+    assert "worse where labels" not in found.text
     frame = columns(1500)
     frame["y"] = frame["a"] + np.random.default_rng(1).normal(size=1500)  # whatever s says
     frame["s"] *= 10
@@ -208,7 +209,7 @@ def test_no_factor_is_advised_that_makes_too_large_error_bars_larger(tmp_path):
     frame = columns(600)
     found = seen(frame, tmp_path)
     fit = replace(found.fit, variance_factor=1.6, variance_factor_interval=(1.4, 1.8))
-    assert "factor" in kinds(inspection.examine(found.table, fit))
+    assert "worse where labels" in kinds(inspection.examine(found.table, fit))["factor"].text
     too_large = replace(found.table, variance=9 * found.table.variance)
     truth = replace(fit, predicted=10 * frame["a"].to_numpy())
     found = inspection.examine(too_large, truth)

@@ -239,9 +239,10 @@ def _far_off(factor: Factor, name: str) -> str:
     else:
         why = (
             f"are the error bars in the units of y, and {name} not the other of σ and σ²? "
-            "calibrate_variance=True corrects a common factor; a model that is worse where labels "
-            "are noisier looks as if there were one"
+            "calibrate_variance=True corrects a common factor"
         )
+        if factor.low > 1:
+            why += "; a model that is worse where labels are noisier looks as if there were one"
     return f"squared residuals grow {found}: {why}{named('checking')}"
 
 

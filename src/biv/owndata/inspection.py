@@ -390,9 +390,13 @@ def _residuals(
                 f"by the residuals of rows left out, σ² seems {size}: it should be multiplied by "
                 f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ², the units and "
                 "the level of an interval what you took them for? If it is a common factor, biv "
-                "train --calibrate-variance corrects it; a model that is worse where labels are "
-                "noisier looks as if there were one, and calibrating then does harm"
+                "train --calibrate-variance corrects it"
             )
+            if low > 1:
+                text += (
+                    ". A model that is worse where labels are noisier looks as if there were one; "
+                    "calibrating then does harm"
+                )
             if low <= 0:
                 text = (
                     "squared residuals of rows left out do not grow with σ²: these error bars seem "
