@@ -411,6 +411,8 @@ import sys
 sys.modules["sklearn"] = None
 import biv
 assert "BIVRegressor" not in vars(biv)
+import pydoc
+pydoc.render_doc(biv)  # help, which looks at all that dir lists
 try:
     biv.BIVRegressor
 except ImportError as error:

@@ -230,12 +230,15 @@ def test_an_interval_is_a_plus_minus_about_its_middle():
     one_sigma = labels.plus_minus(middle, half, level=math.erf(math.sqrt(0.5)))
     pairs_agree(one_sigma, (middle, half**2))
     other = half[::-1]
-    pairs_agree(
-        labels.asymmetric(middle, half, half, level=0.5), labels.plus_minus(middle, half, level=0.5)
-    )
-    one, two = labels.asymmetric(middle, half, other), labels.asymmetric(middle, other, half)
-    same(one.variance, two.variance)
-    same(one.y - middle, middle - two.y)
+    for centre in ("median", "mode"):
+        pairs_agree(
+            labels.asymmetric(middle, half, half, level=0.5, centre=centre),
+            labels.plus_minus(middle, half, level=0.5),
+        )
+        one = labels.asymmetric(middle, half, other, centre=centre)
+        two = labels.asymmetric(middle, other, half, centre=centre)
+        same(one.variance, two.variance)
+        same(one.y - middle, middle - two.y)
     evenly = labels.plus_minus(middle, half)
     same(evenly.variance, (2 * half) ** 2 / 12)  # that of a uniform distribution
 

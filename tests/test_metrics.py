@@ -530,12 +530,21 @@ def test_a_column_is_told_from_what_it_was_taken_for(real, taken, scale):
 def no_slip(name, rng, n):
     """Error bars that were read as they are meant, whatever else is wrong; and residuals."""
     sigma = np.exp(rng.normal(0, rng.choice([0.3, 0.6, 1.0]), n))
-    noise = sigma * (rng.standard_t(3, n) if name == "heavy tails" else rng.normal(size=n))
+    heavy = name == "heavy tails"
+    noise = sigma * (rng.standard_t(3, n) / np.sqrt(3) if heavy else rng.normal(size=n))
     model = rng.normal(0, np.sqrt(rng.choice([0.05, 0.3, 1.0])), n)
     if name == "a model that is worse where labels are":
         model *= sigma
     if name == "outliers":
         noise[rng.integers(0, n, n // 100)] *= 20
+    if name in ("counts", "log counts"):
+        truth = 10 * (2 + rng.random(n)) if name == "counts" else 10 ** rng.random(n)
+        made = biv.labels.counts if name == "counts" else biv.labels.log_counts
+        label, variance = made(rng.poisson(truth))
+        return variance, label - (truth if name == "counts" else np.log(truth))
+    if name == "a share of the noisy label":
+        label = 5 + rng.random(n) + 0.3 * 5 * rng.normal(size=n)
+        return (0.3 * label) ** 2, label - 5.5
     given = sigma**2 * {"too small": 0.1, "too large": 10.0}.get(name, 1.0)
     if name == "of other rows":
         given = rng.permutation(given)
@@ -547,7 +556,8 @@ def no_slip(name, rng, n):
     "name",
     [
         "honest", "too small", "too large", "of other rows", "heavy tails", "outliers",
-        "a model that is worse where labels are",
+        "a model that is worse where labels are", "counts", "log counts",
+        "a share of the noisy label",
     ],
 )  # fmt: skip
 def test_error_bars_that_were_read_aright_are_left_alone(name):
@@ -587,6 +597,8 @@ def test_a_reading_wants_labels_that_can_tell():
     assert metrics.misread(residual, zeros, tiny) is None
     falling = np.random.default_rng(1).permutation(residual)[np.argsort(np.argsort(-sigma))]
     assert metrics.misread(falling, zeros, 1e-4 * sigma) is None  # no reading is better than none
+    many = [np.tile(column, 12) for column in (residual, zeros, sigma)]  # of which some are read
+    assert metrics.misread(*many) == "std"
     with pytest.raises(ValueError, match="taken must be one of variance, std, .*; found 'sigma'"):
         metrics.misread(residual, zeros, sigma, taken="sigma")
 

@@ -163,4 +163,17 @@ def test_a_column_read_as_something_else_is_told(folder, capsys, option, column,
             assert "seems to hold" not in told
         else:
             assert re.search(f"{option} seems to hold {held}", told)
+            assert "Are they right? No: they seem to be something else." in inspection
             assert "y_var" not in told
+
+
+@pytest.mark.slow
+def test_ends_of_an_interval_are_not_taken_for_another_error_bar(folder, capsys):
+    slipped(folder)
+    table = pd.read_csv(folder / "table.csv")
+    half = 1.96 * np.sqrt(table.pop("e"))  # as if σ were a variance
+    table.assign(low=table.y - half, high=table.y + half).to_csv(folder / "table.csv", index=False)
+    given = ("table.csv", "--target", "y", "--target-interval", "low", "high", "--ignore", "v")
+    assert "seems to hold" not in said(capsys, "inspect", *given, "--no-picture").out
+    told = said(capsys, "train", *given, "--max-epochs", "12", "--out", "m", "--force")
+    assert "seems to hold" not in told.err

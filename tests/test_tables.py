@@ -303,7 +303,7 @@ def test_hours(tmp_path):
         (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be 0 or more, as an error bar is; found '-3'"),
         (["x,y,s", "1,2,1", "1,2,x"], {"target": "y", "target_var": "s"}, "row 2, column 's' must be a number; found 'x'"),
         (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a'; found '2'"),
-        (["x,y,a,b", "1,2,0.1,0.3", "1,5,0.2,0.3", "1,0.2,0.1,0.4"], {"target": "y", "target_interval": ("a", "b")}, "most labels 'y' lie outside of their intervals, 'a' to 'b'. Are these distances"),
+        (["x,y,a,b", *["1,5,0.2,0.3"] * 12, *["1,0.2,0.1,0.4"] * 8], {"target": "y", "target_interval": ("a", "b")}, "most labels 'y' lie outside of their intervals, 'a' to 'b'. Are these distances"),
         (["x,y,a,b", "1,2,-inf,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'a' must be finite"),
         (["x,y,s", "1,2,1"], {"target": "y", "target_std": "s", "target_var": "s"}, "found variance and std"),
         (["x,y", "1,2"], {"target": "y", "target_std": "y"}, "must be different columns"),
@@ -495,3 +495,12 @@ def test_a_damaged_archive(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="a.csv.gz cannot be read"):
         read_table(path, **READ)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["1,5,0.2,0.3"] * 19, ["1,5,0.2,0.3"] * 12 + ["1,0.2,0.1,0.4"] * 13, ["1,5,4.9,4.9"] * 40],
+)
+def test_a_few_labels_outside_of_their_intervals_are_not_distances(tmp_path, lines):
+    path = write(tmp_path / "a.csv", ["x,y,a,b", *lines])
+    assert len(read_table(path, target="y", target_interval=("a", "b")).y) == len(lines)

@@ -1,5 +1,6 @@
 """Regression when every training label comes with its own error bar."""
 
+import importlib.util
 from typing import Any
 
 from biv import datasets, epsilon, labels, metrics, models, noise, training
@@ -39,7 +40,8 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "BIVRegressor"})
+    more = {"BIVRegressor"} if importlib.util.find_spec("sklearn") else set()
+    return sorted(globals().keys() | more)
 
 
 def __getattr__(name: str) -> Any:

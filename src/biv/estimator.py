@@ -573,7 +573,6 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         modelfile.write(path, tensors, content)
 
     @classmethod
-    @helps_with("estimator")
     def load(
         cls, path: str | Path, *, model: Callable[[int, int], nn.Module] | None = None
     ) -> Self:
@@ -587,7 +586,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: The file is no model, is damaged, or is of another version; or it wants
                 `model`, or has no use for it.
         """
-        tensors, content = modelfile.read(path)
+        with helps_with("estimator"):
+            tensors, content = modelfile.read(path)
         if (content.get("network", {}) is None) != (model is not None):
             wanted = "pass it as model=" if model is None else "leave model out"
             whose = "a function of its maker's" if model is None else "biv itself"

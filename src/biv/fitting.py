@@ -21,6 +21,7 @@ from biv.weights import effective_batch_size, inverse_variance_weights
 
 Array = npt.NDArray[Any]
 
+TOO_LARGE = 0.2  # of the median variance, below 0
 FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
 
 
@@ -220,11 +221,13 @@ class Fitting:
 
     def _tell_if_too_large(self, pred: Array, target: Array, variance: Array) -> None:
         mse = metrics.noise_corrected_mse(pred, target, variance)
-        if self.bars is not None and errorbars.is_impossible(*mse):
+        # By much, since a mean of skewed squares is below 0 by chance more often than it seems.
+        much = mse.value < -TOO_LARGE * float(np.median(variance))
+        if self.bars is not None and much and errorbars.is_impossible(*mse):
             _warn(
                 f"the squared error to the true labels would be below 0 ({mse.value:.3g} ± "
-                f"{mse.stderr:.2g}): the error bars are larger than the labels' noise. Are they in "
-                f"the units of y, and {self.bars.name} not the other of σ and σ²?"
+                f"{mse.stderr:.2g}): the error bars seem larger than the labels' noise. Are they "
+                f"in the units of y, and {self.bars.name} not the other of σ and σ²?"
                 f"{named('error-bars')}",
                 deeper=1,
             )

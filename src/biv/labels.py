@@ -365,12 +365,20 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
 
 
 @helps_with("error-bars")
-def asymmetric(y: Any, minus: Any, plus: Any, *, level: float = 0.6827) -> NoisyLabels:
+def asymmetric(
+    y: Any, minus: Any, plus: Any, *, level: float = 0.6827, centre: str = "median"
+) -> NoisyLabels:
     r"""A value whose error bars differ, y₋ₘ⁺ᵖ: the mean and variance of what they say of the truth.
 
-    The truth is taken to have a normal distribution that was split at its mode y, with
-    :math:`\sigma_- = m/z` below and :math:`\sigma_+ = p/z` above, z the normal quantile of
-    (1 + level)/2. Then
+    Mostly y is a median, and the ends are percentiles, of which as many of the truth's values lie
+    below as above. With z the normal quantile of (1 + level)/2, the truth is then taken to be
+    :math:`y + sZ + bZ^2` of a standard normal Z, with :math:`s = (p + m)/2z` and
+    :math:`b = (p - m)/2z^2`, which has just these percentiles, and
+
+    .. math:: \text{mean} = y + b, \qquad \text{variance} = s^2 + 2b^2.
+
+    If y is a mode, the likeliest value, with a normal fall to each side of its own, as a fit by
+    likelihood gives it, then with :math:`\sigma_- = m/z` and :math:`\sigma_+ = p/z`
 
     .. math:: \text{mean} = y + \sqrt{2/\pi}\,(\sigma_+ - \sigma_-), \qquad
               \text{variance} = (1 - 2/\pi)(\sigma_+ - \sigma_-)^2 + \sigma_+ \sigma_-.
@@ -384,9 +392,11 @@ def asymmetric(y: Any, minus: Any, plus: Any, *, level: float = 0.6827) -> Noisy
         minus: m, how far the lower end is below y, >= 0, as y.
         plus: p, how far the upper end is above y, >= 0, as y.
         level: Probability that the truth lies between the ends; by default that of one σ.
+        centre: What y is: "median" or "mode".
 
     Returns:
-        y, the means, and variance, of the shape of `y`.
+        y, the means, and variance, of the shape of `y`. Where an end is infinite, as that of a
+        limit, y stays and the variance is infinite: a label to ignore.
 
     Identities: equal ones are :func:`plus_minus` at that level; exchanging `minus` and `plus`
     leaves the variance as it is and turns the shift round.
@@ -394,19 +404,28 @@ def asymmetric(y: Any, minus: Any, plus: Any, *, level: float = 0.6827) -> Noisy
     Example:
         >>> y, variance = asymmetric([0.80], [0.08], [0.14])
         >>> y.round(3), variance.round(4)
-        (array([0.848]), array([0.0125]))
+        (array([0.83]), array([0.0139]))
     """
-    mode, below, above = to_tensor("y", y), to_tensor("minus", minus), to_tensor("plus", plus)
+    value, below, above = to_tensor("y", y), to_tensor("minus", minus), to_tensor("plus", plus)
     for name, one in (("minus", below), ("plus", above)):
         _non_negative(name, one)
-        if one.shape != mode.shape:
+        if one.shape != value.shape:
             raise ValueError(
-                f"{name} must have the shape of y, {tuple(mode.shape)}; found {tuple(one.shape)}"
+                f"{name} must have the shape of y, {tuple(value.shape)}; found {tuple(one.shape)}"
             )
+    if centre not in ("median", "mode"):
+        raise ValueError(f"centre must be 'median' or 'mode'; found {centre!r}")
     z = _quantile(level)
-    apart = (above.double() - below.double()) / z
-    variance = (1 - 2 / math.pi) * apart**2 + above.double() * below.double() / z**2
-    return _pair(y, mode + (math.sqrt(2 / math.pi) * apart).to(mode.dtype), variance)
+    m, p = below.double() / z, above.double() / z
+    if centre == "median":
+        shift = (p - m) / (2 * z)
+        variance = (p + m).square() / 4 + 2 * shift.square()
+    else:
+        shift = math.sqrt(2 / math.pi) * (p - m)
+        variance = (1 - 2 / math.pi) * (p - m).square() + p * m
+    limit = m.isinf() | p.isinf()
+    mean = value + torch.where(limit, 0.0, shift).to(value.dtype)
+    return _pair(y, mean, torch.where(limit, math.inf, variance))
 
 
 @helps_with("error-bars")

@@ -24,7 +24,9 @@ STEADY_SAMPLE_SIZE = 30  # effective labels that an estimated ε leaves at least
 
 READINGS = {"variance": 1, "std": 2, "precision": -1, "inverse std": -2}  # σ² is the column to it
 FEWEST_READ = 500  # labels: of fewer, most slips are missed, and outliers look like one
-FAR_BETTER = 4.0  # such standard errors
+MOST_READ = 20_000  # labels: more would take time and tell nothing more
+FAR_BETTER = 4.0  # standard errors
+FOLLOWING = 0.15  # rank correlation with the residuals, beyond which error bars follow the noise
 
 
 class Score(NamedTuple):
@@ -435,8 +437,11 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
 
     Returns:
         The reading that fits better, in these words; None if none does, as with honest error bars
-        and with such as say nothing. Of fewer than 500 labels it is always None; some thousand, and
-        a model whose own error is small beside the error bars, find nearly every slip.
+        and with such as say nothing. None too if the column goes with the residuals' sign, as error
+        bars made from the noisy label do: they have a shape of their own. Of fewer than 500 labels
+        it is always None; some thousand, and a model whose own error is small beside the error
+        bars, find nearly every slip. A model's error that grows as σ² does, or a placeholder in
+        many rows, may be taken for one.
 
     Identities: scaling f and ỹ by c and σ² by c² **may change the answer** unless it is None, since
     σ and σ² of the same column scale differently; shuffled error bars give None.
@@ -453,8 +458,13 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     if taken not in READINGS:
         raise ValueError(f"taken must be one of {', '.join(READINGS)}; found {taken!r}")
     f, y, v = _elements(target, variance, pred)
-    square, v = ((f - y).square()[v > 0], v[v > 0])
+    used = v > 0
+    stride = -(-int(used.sum()) // MOST_READ) or 1
+    residual, v = (f - y)[used][::stride], v[used][::stride]
+    square = residual.square()
     if len(v) < FEWEST_READ or not bool(v.max() > v.min()) or not bool(square.any()):
+        return None
+    if abs(_rank_correlation(residual, v)) > FOLLOWING:
         return None
     nothing = _log_likelihoods(square, torch.zeros_like(v), scaled=False)
     own = max(_log_likelihoods(square, v, scaled=True), nothing, key=torch.sum)
@@ -466,6 +476,13 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
             if float(gain.sum()) > FAR_BETTER * math.sqrt(len(v)) * float(gain.std()):
                 found[name] = float(gain.sum())
     return max(found, key=found.__getitem__, default=None)
+
+
+def _rank_correlation(one: Tensor, other: Tensor) -> float:
+    """Spearman's, ties in the order in which they come."""
+    ranks = [x.argsort(stable=True).argsort().double() for x in (one, other)]
+    a, b = (x - x.mean() for x in ranks)
+    return float((a * b).mean() / a.square().mean())
 
 
 def _log_likelihoods(square: Tensor, variance: Tensor, *, scaled: bool) -> Tensor:

@@ -20,6 +20,8 @@ from biv.features import FeatureEncoder
 
 Floats = npt.NDArray[np.float64]
 
+FEWEST_DISTANCES = 20  # intervals without their labels, that they are told by
+
 
 @dataclass(frozen=True)
 class Target:
@@ -99,8 +101,9 @@ class Target:
     def _refuse_distances(self, part: Part, low: Floats, high: Floats) -> None:
         assert self.interval is not None
         y = part.numbers(self.name)
-        known = ~np.isnan(y + low + high)
-        if np.sum((y < low)[known] | (y > high)[known]) > known.sum() / 2:
+        known = (~np.isnan(y + low + high)) & (low >= 0) & (low < high)
+        outside = known & ((y < low) | (y > high))
+        if known.sum() >= FEWEST_DISTANCES and outside.sum() > len(y) / 2:
             raise ValueError(
                 f"{part.path}: most labels {self.name!r} lie outside of their intervals, "
                 f"{self.interval[0]!r} to {self.interval[1]!r}. Are these distances from the "

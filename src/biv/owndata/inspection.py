@@ -368,7 +368,8 @@ def _too_large(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Re
 
 
 def _misread(table: LabelledTable, fit: QuickFit) -> str | None:
-    assert table.variance is not None
+    if table.variance is None or table.target.interval is not None:  # whose ends are no σ
+        return None
     given = table.variance[fit.places]
     known, taken = np.isfinite(given), "variance" if table.target.std is None else "std"
     return misread(fit.predicted[known], table.y[fit.places][known], given[known], taken, OPTIONS)

@@ -114,7 +114,10 @@ class ModelFolder:
             bars = {"y_var": table.variance}
             if table.target.std is not None and table.variance is not None:
                 bars = {"y_std": np.sqrt(table.variance)}
-            model.fit(table.features, table.y, **bars, sample_weight=table.weight)
+            with warnings.catch_warnings():
+                if table.target.interval is not None:  # whose ends are no σ
+                    warnings.filterwarnings("ignore", "y_var seems to hold")
+                model.fit(table.features, table.y, **bars, sample_weight=table.weight)
         except ValueError:  # of rows or settings that cannot be: there is nothing to go on from
             if not resumes:
                 checkpoint.unlink(missing_ok=True)

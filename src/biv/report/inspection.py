@@ -43,13 +43,14 @@ def text(seen: Inspection) -> str:
         f"Weights 1/σ² alone would rest on {seen.effective_sample_size:,.1f} of "
         f"{np.isfinite(seen.variance).sum():,} labels (effective sample size).",
     ]
-    too_large = any(remark.kind == "too large" for remark in seen.remarks)
-    if not too_large:  # else R² is above 1, and there is nothing to be gained
+    kinds = {remark.kind for remark in seen.remarks}
+    too_large, misread = "too large" in kinds, "misread" in kinds
+    if not (too_large or misread):  # else R² is of no use, nor is what there seems to be to gain
         lines.append(
             f"A quick fit on {fit.rows:,} rows reaches R² {fit.r2:.3f} to the true labels of rows "
             f"that it has not seen; its own error has a variance τ² of {fit.tau2:.4g}."
         )
-    if low < high and not too_large:
+    if low < high and not (too_large or misread):
         lines.append(
             f"What is to be gained, if they are right: as far as the noise of the labels is what "
             f"limits a model, weights 1/(σ²+τ²) lower its variance by {seen.gain:.0%}, as "
@@ -57,7 +58,9 @@ def text(seen: Inspection) -> str:
         )
     if fit.variance_factor_interval is not None:
         lines.append(
-            "Are they right? "
+            "Are they right? No: they seem to be something else."
+            if misread
+            else "Are they right? "
             + factor_text(fit.variance_factor, fit.variance_factor_interval, too_large=too_large)
             + "."
         )
