@@ -734,7 +734,7 @@ MUTANTS = [
     *of(
         "fitting.py",
         ESTIMATOR,
-        ("and errorbars.is_impossible(*mse)", "and False"),
+        ("much and errorbars.is_impossible(*mse)", "False"),
         ("much and errorbars", "errorbars"),
         ("deeper=1", "deeper=0"),
         ("self.bars.variance if as_given else self.variance", "self.variance"),

@@ -21,7 +21,7 @@ from biv.weights import effective_batch_size, inverse_variance_weights
 
 Array = npt.NDArray[Any]
 
-TOO_LARGE = 0.2  # of the median variance, below 0
+FAR_BELOW = 0.2  # 0, in units of the median variance
 FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
 
 
@@ -217,20 +217,20 @@ class Fitting:
             elif self.factors is None and (factor.low > FAR_OFF or factor.high < 1 / FAR_OFF):
                 _warn(_far_off(factor, self.bars.name))
             else:
-                self._tell_if_too_large(*self._judged(out_of_fold, k))
+                _tell_if_too_large(self.bars.name, *self._judged(out_of_fold, k))
 
-    def _tell_if_too_large(self, pred: Array, target: Array, variance: Array) -> None:
-        mse = metrics.noise_corrected_mse(pred, target, variance)
-        # By much, since a mean of skewed squares is below 0 by chance more often than it seems.
-        much = mse.value < -TOO_LARGE * float(np.median(variance))
-        if self.bars is not None and much and errorbars.is_impossible(*mse):
-            _warn(
-                f"the squared error to the true labels would be below 0 ({mse.value:.3g} ± "
-                f"{mse.stderr:.2g}): the error bars seem larger than the labels' noise. Are they "
-                f"in the units of y, and {self.bars.name} not the other of σ and σ²?"
-                f"{named('error-bars')}",
-                deeper=1,
-            )
+
+def _tell_if_too_large(name: str, pred: Array, target: Array, variance: Array) -> None:
+    mse = metrics.noise_corrected_mse(pred, target, variance)
+    # By much, since a mean of skewed squares is below 0 by chance more often than it seems.
+    much = mse.value < -FAR_BELOW * float(np.median(variance))
+    if much and errorbars.is_impossible(*mse):
+        _warn(
+            f"the squared error to the true labels would be below 0 ({mse.value:.3g} ± "
+            f"{mse.stderr:.2g}): the error bars seem larger than the labels' noise. Are they in "
+            f"the units of y, and {name} not the other of σ and σ²?{named('error-bars')}",
+            deeper=1,
+        )
 
 
 def _far_off(factor: Factor, name: str) -> str:
