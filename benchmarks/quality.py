@@ -117,7 +117,9 @@ def ours(train, test, scale, seed, method):
     model.fit(train[0], train[1], y_var=train[2])
     fitted, curve = model._fitted, []
     for modules in each_epoch:
-        then = replace(fitted, ensemble=replace(fitted.ensemble, modules=modules))
+        (part,) = fitted.parts
+        part = replace(part, ensemble=replace(part.ensemble, modules=modules))
+        then = replace(fitted, parts=[part])
         curve.append(error(then.predict(x)[0][:, 0], test, scale))
     biv.estimator.cross_fit = cross_fit
     mean, std = model.predict(test[0], return_std=True, y_var=test[2])

@@ -10,6 +10,7 @@ import biv
 from biv.models import MLP
 from biv.training import Schedule, Triplets, cross_fit, crossfit
 from biv.training.crossfit import _deal, _Judge, _members
+from biv.training.held_out import HeldOutScore
 from trainings import FEATURES, triplets, truth
 
 MODEL = MLP(FEATURES, (16, 8))
@@ -72,7 +73,7 @@ def test_the_epoch_with_the_lowest_score_is_chosen():
     assert len(scores) == at + 5
     scored = torch.cat(_deal(240, 8, seed=0))
     pred, y, variance = (t[scored] for t in (fitted.out_of_fold, rows.y, rows.variance))
-    assert fitted.scores.min() == biv.metrics.noise_corrected_mse(pred, y, variance).value
+    assert fitted.scores.min() == pytest.approx(HeldOutScore(y, variance)(pred), rel=1e-9)
     assert fitted.tau2 == biv.metrics.residual_variance(pred, y, variance)
     shorter = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=fitted.epoch), learning_rate=0.03)
     torch.testing.assert_close(shorter.predict(rows.x), fitted.predict(rows.x), rtol=0, atol=0)
@@ -160,6 +161,47 @@ def test_the_score_is_that_of_the_whole_ensemble():
     judge = _Judge(Triplets(x, truth(x)), _deal(8000, 8, seed=0), members=16)
     assert judge.score(members) == pytest.approx(0.3**2 + 1 / 16, rel=0.1)
     assert judge.score(members[:1]) == pytest.approx(0.3**2 + 1, rel=0.1)  # one says no more
+
+
+def held_out_rows():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(400, 2, generator=generator, dtype=torch.float64)
+    variance = 0.01 + torch.rand(400, 2, generator=generator, dtype=torch.float64)
+    f, g = (y + torch.randn(400, 2, generator=generator, dtype=torch.float64) for _ in range(2))
+    return y, variance, f, g
+
+
+def test_labels_that_do_not_count_have_no_part_in_a_score():
+    """Neither their errors nor what a larger ensemble would gain there."""
+    y, variance, f, _ = held_out_rows()
+    gain = torch.rand(400, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weight = torch.ones(400, 2, dtype=torch.float64)
+    y[:250, 1], variance[250:300, 1], weight[300:320, 1] = torch.nan, torch.inf, 0.0
+    score = HeldOutScore(y, variance, weight)
+    f[:320, 1], gain[:320, 1] = 1e6, -1e6
+    alone = [
+        HeldOutScore(y[rows, k, None], variance[rows, k, None])(
+            f[rows, k, None], gain[rows, k, None]
+        )
+        for k, rows in ((0, slice(None)), (1, slice(320, None)))
+    ]
+    assert score(f, gain) == pytest.approx(sum(alone) / 2)
+
+
+def test_scores_of_two_epochs_differ_by_what_the_error_bars_do_not_change():
+    """The weights do not depend on the predictions, so that σ² cancels in a difference."""
+    y, variance, f, g = (t[:, :1] for t in held_out_rows())
+    score = HeldOutScore(y, variance)
+    epsilon = 0.1 * biv.metrics.label_variance(y, variance)
+    w = 1 / (variance + epsilon)
+    apart = (w * ((f - y).square() - (g - y).square())).sum() / w.sum()
+    assert score(f) - score(g) == pytest.approx(apart.item())
+    assert score(f.fill_(torch.inf)) == float("inf")
+
+
+def test_one_label_and_equal_labels_have_a_score():
+    assert HeldOutScore(torch.ones(1, 1), torch.ones(1, 1))(torch.zeros(1, 1)) == 0.0
+    assert HeldOutScore(torch.ones(3, 1), None)(torch.zeros(3, 1)) == 1.0
 
 
 def test_networks_that_cannot_be_stacked_are_trained_one_by_one(monkeypatch):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ import biv
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.features import FeatureEncoder
 from biv.fitting import Fitting
+from biv.training import CrossFit
 from biv.training.stack import Stack
 from tables import SMALL, error, table
 
@@ -141,8 +143,8 @@ def test_automatic_epsilon_is_what_predicts_unseen_labels_better(monkeypatch):
     scores = {}
     score = Fitting.score
 
-    def watched(self, out_of_fold, epsilon):
-        return scores.setdefault(len(scores), score(self, out_of_fold, epsilon))
+    def watched(self, out_of_fold):
+        return scores.setdefault(len(scores), score(self, out_of_fold))
 
     monkeypatch.setattr("biv.estimator.SCALES", (0.3,))
     monkeypatch.setattr(Fitting, "score", watched)
@@ -168,7 +170,7 @@ def test_embeddings_are_as_fine_as_the_labels_ask_for(loss):
     for truth in (x[:, 0] + x[:, 1], np.sin(12 * x[:, 0]) + x[:, 1]):
         model = biv.BIVRegressor(**{**SMALL, "max_epochs": 8}, loss=loss)
         model.fit(x, biv.noise.corrupt(truth, y_var, rng), y_var=y_var)
-        chosen.append(model._fitted.recipe.periodic.scale)
+        chosen.append(model._fitted.parts[0].recipe.periodic.scale)
     assert chosen == [0.1, 0.6]
 
 
@@ -203,7 +205,9 @@ def test_a_threshold_is_in_squared_units_of_y():
     )
     assert np.array_equal(low, between)
     assert not np.allclose(between, above)
-    with pytest.raises(ValueError, match="threshold is for one output; found 2"):
+    with pytest.raises(
+        ValueError, match="threshold=4.0 is in squared units of one output; found 2 outputs"
+    ):
         biv.BIVRegressor(**options, threshold=4.0).fit(x, np.stack([y, y], axis=1), y_std=std)
 
 
@@ -256,6 +260,60 @@ def test_several_outputs():
     assert model.score(x, gaps, y_std=bars) == pytest.approx((one + two) / 2)
     plain = [r2_score(y[100:], mean[100:, 0]), r2_score(both[:, 1], mean[:, 1])]
     assert model.score(x, gaps) == pytest.approx(np.mean(plain))
+
+
+@pytest.mark.slow
+def test_several_outputs_are_fitted_as_each_would_be_alone():
+    """Labels that are missing or ignored in one output change nothing in the other."""
+    x, y, std, _ = table(300)
+    noise = np.random.default_rng(1).normal(size=300)
+    both = np.stack([y, np.sin(x[:, 0]) + 0.1 * noise], axis=1)
+    both[::3, 1] = np.nan
+    bars = np.stack([std, np.full(300, 0.1)], axis=1)
+    bars[:20, 1] = np.inf
+    joint = biv.BIVRegressor(**SMALL).fit(x, both, y_std=bars)
+    alone = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    assert np.array_equal(joint.predict(x)[:, 0], alone.predict(x))
+    assert np.array_equal(joint.out_of_fold_[:, 0], alone.out_of_fold_)
+    used = ~np.isnan(both[:, 1]) & np.isfinite(bars[:, 1])
+    alone = biv.BIVRegressor(**SMALL).fit(x[used], both[used, 1], y_std=0.1)
+    assert np.corrcoef(joint.predict(x)[:, 1], alone.predict(x))[0, 1] > 0.98
+    np.testing.assert_array_equal(np.isfinite(joint.out_of_fold_), True)
+
+
+def test_a_negative_error_is_not_chosen_silently():
+    """The error bars are far too large, so that the error to the true labels seems negative."""
+    x, y, std, _ = table(300)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=5 * std)
+    assert min(model.history_) < 0
+    assert any(
+        "mean squared error of the chosen epoch is negative" in str(w.message) for w in caught
+    )
+
+
+def test_prediction_uses_as_many_threads_as_n_jobs(monkeypatch):
+    x, y, std, _ = table(300)
+    model = biv.BIVRegressor(**{**SMALL, "max_epochs": 2}, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(x, y, y_std=std)
+    threads, predict = [], CrossFit.predict
+
+    def watched(ensemble, x):
+        threads.append(torch.get_num_threads())
+        return predict(ensemble, x)
+
+    monkeypatch.setattr(CrossFit, "predict", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model.predict(x)
+        assert threads == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.slow
@@ -356,9 +414,13 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         (
             {"epsilon": Fixed(3.0)},
             {"two": True, "y_std": np.ones(50)},
-            "is for one output; found 2",
+            "is in squared units of one output; found 2 outputs",
         ),
-        ({}, {"y_var": np.full(50, np.inf)}, "every output needs labels to learn from"),
+        (
+            {},
+            {"y_var": np.full(50, np.inf)},
+            "every output must have at least 2 labels to learn from.*found 0",
+        ),
         ({}, {"y_std": ["±1"] * 50}, "y_std must hold numbers: could not convert"),
         ({"unknown_variance": "mean"}, {}, "unknown_variance must be one of 'raise', .* 'mean'"),
         ({"calibrate_variance": True}, {}, "calibrate_variance=True needs y_var or y_std"),
@@ -583,7 +645,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     real, epochs = Stack.run_epoch, []
 
     def interrupted(stack, *rest):
-        if stack.epoch == 10:  # which pilots do not reach
+        if stack.epoch == 12:  # which pilots do not reach
             raise KeyboardInterrupt
         real(stack, *rest)
 
@@ -600,7 +662,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(Stack, "run_epoch", counted)
     model.fit(x, y, y_std=std)
     assert epochs[-1] == len(straight.history_) - 1
-    assert epochs[epochs.index(10) - 1] < 9  # it began there, after the pilots
+    assert epochs.count(0) == 4  # those of the pilots: the ensemble itself resumed at epoch 12
     assert np.array_equal(model.predict(x), straight.predict(x))
     model.save(tmp_path / "model.safetensors")
     assert biv.BIVRegressor.load(tmp_path / "model.safetensors").checkpoint is None

@@ -48,6 +48,10 @@ class ErrorBars(NamedTuple):
         """Which labels have no variance."""
         return np.isnan(self.variance)
 
+    def rows(self, which: Array, output: int) -> ErrorBars:
+        """Return those of some rows and one output."""
+        return ErrorBars(self.variance[which, output, None], self.name)
+
     def filled(self, values: npt.ArrayLike) -> Array:
         """The variances, with these in the place of the unknown ones."""
         return np.where(self.unknown, values, self.variance)

@@ -42,34 +42,27 @@ class OwnNetwork:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """A fitted model.
+class Part:
+    """The ensemble of one output.
+
+    In files of version 0.1 one ensemble may have several outputs.
 
     Attributes:
-        single: Whether y had one dimension.
-        encoder: From a table to a matrix.
-        features: From that to what the networks want.
-        labels: The same for each output.
-        recipe: Of the networks.
+        labels: The scaler of each output.
+        recipe: How its networks are made.
         ensemble: The networks, and how they were chosen.
         story: What was found out about the labels.
-        epsilon: In units of the label variance, if it is one number.
-        calibrated: Whether variances were multiplied.
+        epsilon: ε in units of the label variance, if it is one number.
     """
 
-    single: bool
-    encoder: FeatureEncoder
-    features: FeatureScaler
     labels: list[LabelScaler]
     recipe: MLP | OwnNetwork
     ensemble: CrossFit
     story: Story
     epsilon: float | None
-    calibrated: bool
 
-    def predict(self, table: Any) -> tuple[Array, Array]:
-        """The members' mean and their variance, each (N, outputs), in units of y."""
-        x = single(self.features(self.encoder(table)))
+    def predict(self, x: Tensor) -> tuple[Array, Array]:
+        """Return the members' mean and their variance, each (N, outputs), in units of y."""
         each = self.ensemble.predict(x).double().numpy()
         scales = np.array([scaler.std for scaler in self.labels])
         spread = each.var(axis=0, ddof=1 if len(each) > 1 else 0) * scales**2
@@ -79,6 +72,121 @@ class Fitted:
     def out_of_fold(self) -> Array:
         """What members that have not learned from a row predict for it, in units of y."""
         return raw(self.labels, self.ensemble.out_of_fold.double().numpy())
+
+    def told(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return it as tensors and JSON; :meth:`from_told` reads them."""
+        tensors = {
+            f"member.{k}.{name}": tensor
+            for k, module in enumerate(self.ensemble.modules)
+            for name, tensor in module.state_dict().items()
+        }
+        return tensors | {"out_of_fold": self.ensemble.out_of_fold}, {
+            "members": len(self.ensemble.modules),
+            "network": None if isinstance(self.recipe, OwnNetwork) else asdict(self.recipe),
+            "outputs": len(self.labels),
+            "labels": [[scaler.mean, scaler.std] for scaler in self.labels],
+            "epoch": int(self.ensemble.epoch),
+            "scores": modelfile.plain(self.ensemble.scores.tolist()),
+            "pooled_tau2": self.ensemble.tau2,
+            "epsilon": self.epsilon,
+            "story": modelfile.plain(self.story._asdict()),
+        }
+
+    @classmethod
+    def from_told(
+        cls,
+        tensors: dict[str, Tensor],
+        told: dict[str, Any],
+        features: int,
+        function: Callable[[int, int], nn.Module] | None,
+    ) -> Part:
+        """Return the part that :meth:`told` described."""
+        recipe: MLP | OwnNetwork
+        if function is None:
+            recipe = mlp_from_told(told["network"])
+        else:
+            recipe = OwnNetwork(function, features, told["outputs"])
+        modules: list[nn.Module] = []
+        for k in range(told["members"]):
+            module = recipe(torch.Generator())
+            module.load_state_dict(_below(f"member.{k}.", tensors))
+            modules.append(module.eval())
+        scores = np.array([np.inf if s is None else s for s in told["scores"]])
+        return cls(
+            [LabelScaler(mean, std) for mean, std in told["labels"]],
+            recipe,
+            CrossFit(modules, told["epoch"], scores, tensors["out_of_fold"], told["pooled_tau2"]),
+            Story.from_told(told["story"]),
+            told["epsilon"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted model.
+
+    Attributes:
+        single: Whether y had one dimension.
+        encoder: From a table to a matrix.
+        features: From that to what the networks want.
+        parts: The ensembles, one per output.
+        calibrated: Whether variances were multiplied.
+    """
+
+    single: bool
+    encoder: FeatureEncoder
+    features: FeatureScaler
+    parts: list[Part]
+    calibrated: bool
+
+    @property
+    def labels(self) -> list[LabelScaler]:
+        """The scaler of each output."""
+        return [scaler for part in self.parts for scaler in part.labels]
+
+    @property
+    def story(self) -> Story:
+        """What was found out about the labels of all outputs."""
+        return Story.joined([part.story for part in self.parts])
+
+    @property
+    def epsilon(self) -> list[float] | None:
+        """ε of each output in squared units of y, if it is a number."""
+        found = [
+            part.epsilon * scaler.std**2
+            for part in self.parts
+            for scaler in part.labels
+            if part.epsilon is not None
+        ]
+        return found or None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that was chosen; the last of them if there are several outputs."""
+        return max(part.ensemble.epoch for part in self.parts)
+
+    @property
+    def scores(self) -> npt.NDArray[np.float64]:
+        """The mean score of the outputs after every epoch.
+
+        An output whose training has ended counts with the score of the epoch that was chosen.
+        """
+        each = [part.ensemble.scores for part in self.parts]
+        longest = max(map(len, each))
+        ended = [np.pad(s, (0, longest - len(s)), constant_values=s.min()) for s in each]
+        outputs = [len(part.labels) for part in self.parts]
+        return np.average(ended, axis=0, weights=outputs)
+
+    def predict(self, table: Any) -> tuple[Array, Array]:
+        """Return the members' mean and their variance, each (N, outputs), in units of y."""
+        x = single(self.features(self.encoder(table)))
+        means, spreads = zip(*(part.predict(x) for part in self.parts), strict=True)
+        return np.concatenate(means, axis=1), np.concatenate(spreads, axis=1)
+
+    @property
+    def out_of_fold(self) -> Array:
+        """What members that have not learned from a row predict for it, in units of y."""
+        return np.concatenate([part.out_of_fold for part in self.parts], axis=1)
 
     def shaped(self, values: Array) -> Array:
         """(N, outputs) as y was."""
@@ -104,29 +212,27 @@ class Fitted:
         return bars.variance
 
     def told(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The same in tensors and in what JSON has; :meth:`from_told` is the way back."""
+        """Return it as tensors and JSON; :meth:`from_told` reads them.
+
+        A model of one part has the fields of version 0.1; several are in a list, and the names of
+        their tensors begin with their number.
+        """
         tensors = {
-            f"member.{k}.{name}": tensor
-            for k, module in enumerate(self.ensemble.modules)
-            for name, tensor in module.state_dict().items()
+            "features.mean": torch.from_numpy(self.features.mean),
+            "features.std": torch.from_numpy(self.features.std),
         }
-        tensors["features.mean"] = torch.from_numpy(self.features.mean)
-        tensors["features.std"] = torch.from_numpy(self.features.std)
-        tensors["out_of_fold"] = self.ensemble.out_of_fold
-        return tensors, {
-            "members": len(self.ensemble.modules),
-            "network": None if isinstance(self.recipe, OwnNetwork) else asdict(self.recipe),
-            "outputs": len(self.labels),
-            "labels": [[scaler.mean, scaler.std] for scaler in self.labels],
+        content = {
             "single": self.single,
-            "epoch": int(self.ensemble.epoch),
-            "scores": modelfile.plain(self.ensemble.scores.tolist()),
-            "pooled_tau2": self.ensemble.tau2,
-            "epsilon": self.epsilon,
             "calibrated": bool(self.calibrated),
-            "story": modelfile.plain(self.story._asdict()),
             "columns": self.encoder.told(),
         }
+        each = [part.told() for part in self.parts]
+        if len(each) == 1:
+            return tensors | each[0][0], content | each[0][1]
+        for number, (own, _) in enumerate(each):
+            tensors |= {f"output.{number}.{name}": tensor for name, tensor in own.items()}
+        network = each[0][1]["network"]
+        return tensors, content | {"network": network, "parts": [about for _, about in each]}
 
     @classmethod
     def from_told(
@@ -135,32 +241,26 @@ class Fitted:
         told: dict[str, Any],
         function: Callable[[int, int], nn.Module] | None = None,
     ) -> Fitted:
-        """Back from what :meth:`told` returned, with the function that made networks of its own."""
+        """Return what :meth:`told` described, with the function that made the user's networks."""
         features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
-        recipe: MLP | OwnNetwork
-        if function is None:
-            recipe = mlp_from_told(told["network"])
-        else:
-            recipe = OwnNetwork(function, len(features.mean), told["outputs"])
-        modules: list[nn.Module] = []
-        for k in range(told["members"]):
-            module = recipe(torch.Generator())
-            prefix = f"member.{k}."
-            own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-            module.load_state_dict(own)
-            modules.append(module.eval())
-        scores = np.array([np.inf if s is None else s for s in told["scores"]])
+        each = [(tensors, told)]
+        if "parts" in told:
+            each = [
+                (_below(f"output.{number}.", tensors), about)
+                for number, about in enumerate(told["parts"])
+            ]
         return cls(
             told["single"],
             FeatureEncoder.from_told(told["columns"]),
             features,
-            [LabelScaler(mean, std) for mean, std in told["labels"]],
-            recipe,
-            CrossFit(modules, told["epoch"], scores, tensors["out_of_fold"], told["pooled_tau2"]),
-            Story.from_told(told["story"]),
-            told["epsilon"],
+            [Part.from_told(own, about, len(features.mean), function) for own, about in each],
             told["calibrated"],
         )
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def mlp_from_told(told: dict[str, Any]) -> MLP:

@@ -17,11 +17,13 @@ from biv._pages import named
 from biv.datasets import LabelScaler
 from biv.errorbars import ErrorBars, Factor
 from biv.training import Triplets
+from biv.training.held_out import HeldOutScore
 from biv.weights import effective_batch_size, inverse_variance_weights
 
 Array = npt.NDArray[Any]
 
 FAR_BELOW = 0.2  # 0, in units of the median variance
+FEWEST_LABELS = 2
 FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
 
 
@@ -51,11 +53,6 @@ class Fitting:
             gone = gone | np.isinf(self.bars.variance)
             self.bars = ErrorBars(np.where(gone, np.inf, self.bars.variance), self.bars.name)
         self.labels = np.where(gone, np.nan, self.labels)
-        if gone.all(axis=0).any():
-            raise ValueError(
-                "every output needs labels to learn from, that are neither missing nor of infinite "
-                "variance nor of no importance; found none"
-            )
         self.factors: list[Factor] | None = None
         self.fill: Array | None = None
         if self.bars is not None and self.unknown != "raise":
@@ -123,7 +120,7 @@ class Fitting:
                     f"{factor.value:.3g}, {factor.low:.3g} to {factor.high:.3g}): every label "
                     "counts alike",
                     UserWarning,
-                    stacklevel=5,
+                    stacklevel=6,
                 )
         self.factors = factors
         if self.fill is not None:  # the medians of what was multiplied
@@ -159,12 +156,14 @@ class Fitting:
         )
         return f, y, np.zeros_like(y) if variance is None else self._scaled(variance)
 
-    def score(self, out_of_fold: Array, epsilon: float) -> float:
-        """The noise-corrected error of all outputs, in units of their label variances."""
+    def score(self, out_of_fold: Array) -> float:
+        """Return the mean noise-corrected error of the outputs, in units of label variances.
+
+        Its weights depend on the labels alone, so that the scores of two trainings are comparable.
+        """
         f, y, v = self._normalised(out_of_fold)
         weight = None if self.weight is None else self.weight[:, None]
-        score = metrics.noise_corrected_mse(f, y, v, epsilon=epsilon, sample_weight=weight)
-        return score.value
+        return HeldOutScore(y, v, weight)(f)
 
     def _tau2(self, out_of_fold: Array) -> list[float]:
         """Of each output, in its squared units."""
@@ -259,6 +258,21 @@ class Story(NamedTuple):
     unknown_variance: list[float] | None
 
     @classmethod
+    def joined(cls, stories: Sequence[Story]) -> Story:
+        """Return the findings of several outputs as those of one fit."""
+        sizes = [(s.effective_sample_size, len(s.tau2)) for s in stories]
+
+        def all_of(name: str) -> Any:
+            each = [getattr(story, name) for story in stories]
+            return None if each[0] is None else [value for values in each for value in values]
+
+        return cls(
+            all_of("tau2"),
+            float(np.average([size for size, _ in sizes], weights=[count for _, count in sizes])),
+            *map(all_of, cls._fields[2:]),
+        )
+
+    @classmethod
     def from_told(cls, told: dict[str, Any]) -> Story:
         """Back from JSON, which has no NaN."""
 
@@ -274,6 +288,25 @@ class Story(NamedTuple):
             rows(tuple, told["reduced_chi_squared"]),
             told["unknown_variance"],
         )
+
+
+def usable(labels: Array, weight: Array | None, bars: ErrorBars | None) -> npt.NDArray[np.bool_]:
+    """Return which labels there is something to learn from, (N, D).
+
+    Raises:
+        ValueError: An output has fewer than two.
+    """
+    used = ~np.isnan(labels)
+    if bars is not None:
+        used &= ~np.isinf(bars.variance)
+    if weight is not None:
+        used &= (weight > 0)[:, None]
+    if (few := used.sum(axis=0).min()) < FEWEST_LABELS:
+        raise ValueError(
+            f"every output must have at least {FEWEST_LABELS} labels to learn from, which are not "
+            f"missing and have a finite variance and a positive sample_weight; found {few}"
+        )
+    return used
 
 
 def _warn(text: str, *, deeper: int = 0) -> None:

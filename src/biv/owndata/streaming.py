@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from biv import metrics, modules
+from biv import modules
 from biv._progress import progress_bar
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Guess, Schema, looked_at
@@ -28,7 +28,7 @@ from biv.datasets.tablefiles import Files
 from biv.datasets.tables import chosen_columns, require_columns
 from biv.errorbars import ErrorBars
 from biv.estimator import BIVRegressor
-from biv.fitted import Fitted, mlp_from_told
+from biv.fitted import Fitted, Part, mlp_from_told
 from biv.fitting import Fitting, raw
 from biv.modelfile import plain
 from biv.models import MLP
@@ -411,16 +411,13 @@ def _network(encoding: Encoding, held_out: Rows, settings: StreamSettings) -> tu
     batch = encoding(held_out[np.arange(0, len(held_out), every)])
     rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]
     estimator = BIVRegressor(random_state=settings.seed)
-    recipes = [r for r in estimator._networks(rows.x, 1, encoding.encoder) if isinstance(r, MLP)]
+    recipes = [r for r in estimator._networks(rows.x, encoding.encoder) if isinstance(r, MLP)]
     weighs = rows.variance is not None and settings.loss != "l2"
     loss: VarianceLoss = modules.BIVLoss(FIRST_EPSILON) if weighs else modules.L2Loss()
-    variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
 
     def score(recipe: MLP) -> float:
         fitted = estimator._cross_fit(recipe, rows, loss, settings.seed, pilot=True)
-        return metrics.noise_corrected_mse(
-            fitted.out_of_fold, rows.y, variance, epsilon=FIRST_EPSILON
-        ).value
+        return float(fitted.scores.min())
 
     best = recipes[0]
     if len(recipes) > 1 and len(rows) >= FEWEST_PILOT_ROWS:
@@ -490,12 +487,8 @@ def _regressor(
         True,
         encoding.encoder,
         encoding.features,
-        [encoding.labels],
-        recipe,
-        ensemble,
-        story,
-        epsilon,
-        False,
+        [Part([encoding.labels], recipe, ensemble, story, epsilon)],
+        calibrated=False,
     )
     names = list(map(str, held_out.features.columns))
     like_it = BIVRegressor(  # fitted again in memory, it would be an ensemble

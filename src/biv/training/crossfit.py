@@ -21,6 +21,7 @@ from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
 from biv.training.checkpoint import save_checkpoint
 from biv.training.data import Member, Schedule, Triplets
+from biv.training.held_out import HeldOutScore
 from biv.training.loop import Loop
 from biv.training.machine import steady_machine
 from biv.training.stack import Factory, Stack
@@ -122,14 +123,17 @@ def cross_fit(
     After each epoch, these predictions f, the mean of the m members that left the row out, give the
     noise-corrected error
 
-    .. math:: \frac{\sum_k w_k [(f_k - \tilde y_k)^2 - \sigma_k^2]}{\sum_k w_k}, \qquad
-              w_k = (\sigma_k^2 + \epsilon)^{-2}
+    .. math::
+        \frac{\sum_k w_k [(f_k - \tilde y_k)^2 - \sigma_k^2 - (1/m - 1/M)\,s_k^2]}{\sum_k w_k},
+        \qquad w_k = \frac{1}{\sigma_k^2 + \epsilon}
 
-    (:func:`biv.metrics.noise_corrected_mse`). New rows are predicted by all M members, whose mean
-    differs less from one draw to another: with s² the variance between members that left the same
-    row out, an ensemble of M is better than one of m by s²(1/m − 1/M), which is taken off where
-    m > 1. The epoch at which the score is lowest is chosen. No clean label is needed, and the
-    ensemble as a whole has learned from all rows. At most 131,072 rows are scored, evenly chosen.
+    over the labels that count, averaged over the outputs (:class:`HeldOutScore`). New rows are
+    predicted by all M members, whose mean varies less: with s² the variance between the members
+    that left a row out, the error of an ensemble of M is lower than that of m by s²(1/m − 1/M),
+    which is subtracted where m > 1. The weights are the same in all epochs, so that the error bars
+    cancel where two epochs are compared. The epoch with the lowest score is chosen. No clean label
+    is needed, and the ensemble as a whole has learned from all rows. At most 131,072 rows are
+    scored, evenly spaced.
 
     Args:
         model: Makes a network from a generator; a stack where it can be (:class:`Stack`), else the
@@ -251,10 +255,8 @@ class _Judge:
             parts = [part[::step] for part in parts]
         seen, self.places = torch.unique(torch.cat(list(parts)), return_inverse=True)
         self.lengths = [len(part) for part in parts]
-        weight = rows.sample_weight
-        self.y = rows.y[seen]
-        self.variance = torch.zeros_like(self.y) if rows.variance is None else rows.variance[seen]
-        self.weight = None if weight is None else weight[seen]
+        self.y, variance, weight = rows.labels(seen)
+        self.held_out = HeldOutScore(self.y, variance, weight)
         tables = [rows.x[part] for part in parts]
         self.tables = [tables[number * len(parts) // members] for number in range(members)]
 
@@ -267,13 +269,10 @@ class _Judge:
         """Infinite where a member has diverged."""
         if not bool(each.isfinite().all()):
             return float("inf")
-        score = metrics.noise_corrected_mse(
-            each.mean(dim=0), self.y, self.variance, sample_weight=self.weight
-        ).value
         if len(each) == 1:
-            return score
+            return self.held_out(each[0])
         fewer = 1 / len(each) - 1 / len(self.tables)
-        return score - fewer * float(each.double().var(dim=0).mean())
+        return self.held_out(each.mean(dim=0), fewer * each.double().var(dim=0))
 
 
 def _each(predicted: Sequence[Tensor], parts: Sequence[Tensor], like: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from biv.modules import VarianceLoss
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.crossfit import CHUNK, Choice, DivergedError
 from biv.training.data import Schedule
+from biv.training.held_out import HeldOutScore
 from biv.training.loop import Average, all_finite
 from biv.training.ranks import Ranks
 
@@ -54,6 +56,11 @@ class Judge:
     rows: Batch
     ranks: Ranks
 
+    @cached_property
+    def held_out(self) -> HeldOutScore:
+        """The score of every epoch, with the same weights in all of them."""
+        return HeldOutScore(self.rows.y, self.rows.variance, self.rows.weight)
+
     @torch.no_grad()
     def predict(self, model: nn.Module) -> Tensor:
         """All rows, (N, 1), on every rank."""
@@ -70,10 +77,8 @@ class Judge:
             return math.inf, math.inf
         y = self.rows.y
         variance = np.zeros_like(y) if self.rows.variance is None else self.rows.variance
-        score = metrics.noise_corrected_mse(
-            predicted.numpy(), y, variance, sample_weight=self.rows.weight
-        )
-        return score.value, metrics.residual_variance(predicted.numpy(), y, variance)
+        tau2 = metrics.residual_variance(predicted.numpy(), y, variance)
+        return self.held_out(predicted), tau2
 
 
 def _joined(parts: list[Tensor]) -> Any:
