@@ -228,6 +228,14 @@ def test_a_window_per_output_wants_the_same_outputs_everywhere():
         loss.window([y[0], y], [y[0], y])
 
 
+def test_a_minimum_batch_size_per_output_is_one_of_each_output():
+    loss, (pred, target, variance) = biv.BIVLoss(MinimumBatchSize(4), per_output=True), batch(6, 2)
+    assert loss(pred, target, variance) > 0
+    target[:3, 1] = torch.nan
+    with pytest.raises(ValueError, match=r"size=4\) needs .*found 3 .*fraction"):
+        loss(pred, target, variance)
+
+
 def test_iv_per_output_has_no_limit_at_variance_zero():
     pred, target, variance = batch(N, 3)
     variance[2, 1] = 0.0
