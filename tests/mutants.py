@@ -278,9 +278,11 @@ MUTANTS = [
     *of(
         "datasets/scaling.py",
         "test_scaling.py",
-        ("return raw / self.std**2", "return raw / self.std"),
-        ("return normalised * self.std**2", "return normalised * self.std"),
-        ("normalised * self.std + self.mean", "normalised * self.std"),
+        ("= raw / std**2", "= raw / std"),
+        ("= normalised * std**2", "= normalised * std"),
+        ("normalised * std + mean", "normalised * std"),
+        ("not (one_a_row and", "not (False and"),
+        ("if labels.ndim == 2 and labels.shape[1] > 1:", "if False:"),
         ("labels.var(ddof=ddof)", "labels.var()"),
         ("metrics.label_moments(labels, variance)", "(float(labels.mean()), float(labels.var()))"),
         (
