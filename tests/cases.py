@@ -19,6 +19,7 @@ EVERY_LAW = frozenset(
         "repetition is sample_weight",
         "minimiser is the weighted mean",
         "fixed epsilon",
+        "one normaliser",
     }
 )
 
@@ -59,6 +60,12 @@ def _biv(name, epsilon, base="mse", **kwargs):
     return Case(name, "biv", biv.biv_loss, biv.BIVLoss, settings, **kwargs)
 
 
+def _per_output(name, kind, function, module, settings=None, laws=EVERY_LAW, **kwargs):
+    settings = {**(settings or {}), "per_output": True}
+    laws = laws - {"one normaliser"}
+    return Case(name, kind, function, module, settings, laws=laws, **kwargs)
+
+
 CASES = [
     Case(
         "l2",
@@ -72,7 +79,7 @@ CASES = [
         biv.iv_loss,
         biv.IVLoss,
         {"epsilon": 0.0},
-        laws=frozenset({"minimiser is the weighted mean", "fixed epsilon"}),
+        laws=frozenset({"minimiser is the weighted mean", "fixed epsilon", "one normaliser"}),
     ),
     Case(
         "iv-epsilon",
@@ -80,7 +87,7 @@ CASES = [
         biv.iv_loss,
         biv.IVLoss,
         {"epsilon": 0.3},
-        laws=frozenset({"minimiser is the weighted mean", "fixed epsilon"}),
+        laws=frozenset({"minimiser is the weighted mean", "fixed epsilon", "one normaliser"}),
     ),
     _biv("biv", 0.05),
     _biv("biv-no-epsilon", 0.0),
@@ -116,16 +123,47 @@ CASES = [
         "biv-minimum-size",
         MinimumBatchSize(1.5),
         reference_settings={},
-        laws=frozenset({"equal variances are l2", "scale of variance and epsilon"}),
+        laws=frozenset(
+            {"equal variances are l2", "scale of variance and epsilon", "one normaliser"}
+        ),
     ),
     _biv(
         "biv-minimum-fraction",
         MinimumBatchSize(fraction=0.8),
         reference_settings={},
-        laws=frozenset({"equal variances are l2", "scale of variance and epsilon"}),
+        laws=frozenset(
+            {"equal variances are l2", "scale of variance and epsilon", "one normaliser"}
+        ),
     ),
     Case(
         "cutoff",
+        "cutoff",
+        biv.cutoff_loss,
+        biv.CutoffLoss,
+        {"threshold": 0.7},
+        laws=EVERY_LAW - {"equal variances are l2"},
+    ),
+    _per_output("l2-per-output", "l2", biv.l2_loss, biv.L2Loss),
+    _per_output(
+        "iv-per-output",
+        "iv",
+        biv.iv_loss,
+        biv.IVLoss,
+        {"epsilon": 0.3},
+        laws=frozenset({"minimiser is the weighted mean", "fixed epsilon"}),
+    ),
+    _per_output("biv-per-output", "biv", biv.biv_loss, biv.BIVLoss, {"epsilon": 0.05}),
+    _per_output(
+        "biv-minimum-fraction-per-output",
+        "biv",
+        biv.biv_loss,
+        biv.BIVLoss,
+        {"epsilon": MinimumBatchSize(fraction=0.8)},
+        reference_settings={},
+        laws=frozenset({"equal variances are l2", "scale of variance and epsilon"}),
+    ),
+    _per_output(
+        "cutoff-per-output",
         "cutoff",
         biv.cutoff_loss,
         biv.CutoffLoss,

@@ -179,5 +179,16 @@ def _errors(rank, world):
         said[f"unchecked {name}"] = attempt(
             unchecked, **good | ({"pred": torch.ones(5)} if bad_rank else {})
         )
+    wide = {name: torch.ones(4, 3 if bad_rank else 2) for name in good}
+    per_output = biv.BIVLoss(process_group=dist.group.WORLD, per_output=True)
+    said["outputs"] = attempt(per_output, **wide)
+    for name, epsilon in {"fixed": 0.05, "policy": biv.epsilon.MinimumBatchSize(2)}.items():
+        unchecked = biv.BIVLoss(
+            epsilon, process_group=dist.group.WORLD, per_output=True, validate_args=False
+        )
+        whole = {name: torch.ones(4, 2) for name in good}
+        said[f"unchecked {name} per output"] = attempt(
+            unchecked, **whole | ({"pred": torch.ones(5)} if bad_rank else {})
+        )
     said["good"] = attempt(loss, **good)  # the group still works
     return said

@@ -29,7 +29,25 @@ def reference_loss(
     base="mse",
     mask=None,
     sample_weight=None,
+    per_output=False,
 ):
+    settings = {"epsilon": epsilon, "threshold": threshold, "base": base}
+    arguments = pred, target, variance, mask, sample_weight
+    if not per_output or np.ndim(target) < 2:
+        return reference_of_one(kind, *arguments, **settings) or 0.0
+    shape = np.shape(target)
+    outputs = []
+    for k in range(shape[-1]):
+        column = [None if a is None else np.broadcast_to(a, shape)[..., k] for a in arguments]
+        outputs.append(reference_of_one(kind, *column, **settings))
+    left = [loss for loss in outputs if loss is not None]
+    return math.fsum(left) / len(left) if left else 0.0
+
+
+def reference_of_one(
+    kind, pred, target, variance, mask, sample_weight, *, epsilon, threshold, base
+):
+    """The loss over all elements; None if nothing is left."""
     pred, target = np.asarray(pred, float), np.asarray(target, float)
     variance = np.broadcast_to(np.asarray(variance, float), target.shape)
     mask = np.ones(target.shape, bool) if mask is None else np.broadcast_to(mask, target.shape)
@@ -45,7 +63,7 @@ def reference_loss(
     if kind == "cutoff":
         used = [i for i in used if variance[i] < threshold]
     if not used:
-        return 0.0
+        return None
     at_limit = kind == "biv" and epsilon == 0 and any(variance[i] == 0 for i in used)
     terms, weights = [], []
     for i in used:

@@ -72,12 +72,15 @@ def test_a_bad_rank_stops_all_of_them(ranks):
             assert f"rank {rank}," in said[problem]
     for said in (*others, bad):
         assert "needs at least as many usable elements" in said["too few"]
+        assert said["outputs"].startswith("ValueError: target must have the same last dimension")
+        assert "found 2 on one and 3 on another" in said["outputs"]
         assert said["good"] > 0
 
 
 def test_without_validation_a_bad_rank_leaves_no_one_waiting(ranks):
     *others, bad = (found["errors"] for found in ranks)
-    for problem in ("unchecked fixed", "unchecked policy"):
+    kinds = ("fixed", "policy", "fixed per output", "policy per output")
+    for problem in (f"unchecked {kind}" for kind in kinds):
         assert bad[problem].startswith("ValueError: pred must have the shape")
         assert all(said[problem].isnan() for said in others)
 

@@ -217,6 +217,32 @@ def test_bad_policies(policy, settings, kind, message):
         policy(**settings)
 
 
+def test_a_window_per_output_wants_the_same_outputs_everywhere():
+    loss, y, wider = biv.BIVLoss(per_output=True), torch.ones(2, 3), torch.ones(2, 4)
+    message = r"target must have the same last dimension .*, 3; found shape \(2, 4\)"
+    with pytest.raises(ValueError, match=message):
+        loss.window([y, wider], [y, wider])
+    with pytest.raises(ValueError, match=message):
+        loss.window([y], [y])(wider, wider, wider)
+    with pytest.raises(ValueError, match=r"shape \(N,\); found shape \(2, 3\)"):
+        loss.window([y[0], y], [y[0], y])
+
+
+def test_a_minimum_batch_size_per_output_is_one_of_each_output():
+    loss, (pred, target, variance) = biv.BIVLoss(MinimumBatchSize(4), per_output=True), batch(6, 2)
+    assert loss(pred, target, variance) > 0
+    target[:3, 1] = torch.nan
+    with pytest.raises(ValueError, match=r"size=4\) needs .*found 3 .*fraction"):
+        loss(pred, target, variance)
+
+
+def test_iv_per_output_has_no_limit_at_variance_zero():
+    pred, target, variance = batch(N, 3)
+    variance[2, 1] = 0.0
+    with pytest.raises(ValueError, match="found variance 0 and epsilon 0"):
+        biv.iv_loss(pred, target, variance, per_output=True)
+
+
 def test_windows_want_one_entry_a_micro_batch():
     loss, y = biv.BIVLoss(), torch.ones(2)
     with pytest.raises(ValueError, match="variances must hold one entry a micro-batch, 2; found 1"):

@@ -17,6 +17,9 @@ from cases import CASES, batch, gradient, that_obey
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 
+PER_OUTPUT = [case for case in CASES if "per_output" in case.settings]
+
+
 def by_name(case):
     return case.name
 
@@ -96,6 +99,7 @@ def test_order_does_not_matter(case):
     )
 
 
+@pytest.mark.parametrize("case", that_obey("one normaliser"), ids=by_name)
 def test_shape_does_not_matter(case):
     pred, target, variance = batch(3, 4, 5)
     flat = case(pred.flatten(), target.flatten(), variance.flatten())
@@ -213,6 +217,57 @@ def test_pairs_add_up_and_divide(case, weighted):
 
 
 # ---- declared ------------------------------------------------------------------------------------
+
+
+def columns(*tensors):
+    return list(zip(*(tensor.unbind(-1) for tensor in tensors), strict=True))
+
+
+@pytest.mark.parametrize("case", PER_OUTPUT, ids=by_name)
+@pytest.mark.parametrize("shape", [(12, 3), (4, 3, 3), (12, 1)])
+def test_per_output_is_the_mean_of_the_losses_of_the_outputs(case, shape):
+    pred, target, variance = batch(*shape, seed=2)
+    target[2], target[..., 0][0] = torch.nan, torch.nan
+    mask, importance = target > -1.9, variance + 0.1
+    single = {name: value for name, value in case.settings.items() if name != "per_output"}
+    alone = [
+        case.function(*column, mask=m, sample_weight=s, **single)
+        for *column, m, s in columns(pred, target, variance, mask, importance)
+    ]
+    options = {"mask": mask, "sample_weight": importance}
+    found = case(pred, target, variance, **options)
+    torch.testing.assert_close(found, torch.stack(alone).mean(), **TIGHT)
+    each = gradient(case, pred, target, variance, **options)
+    assert each.isfinite().all()
+    assert not each[target.isnan()].any()
+
+
+@pytest.mark.parametrize("case", PER_OUTPUT, ids=by_name)
+@pytest.mark.parametrize("factor", [1e-6, 0.0, 1e6, torch.inf])
+def test_per_output_the_variance_of_one_output_is_no_concern_of_another(case, factor):
+    """Nor is an output with nothing left: it does not count in the mean."""
+    pred, target, variance = batch(12, 3, seed=3)
+    changed = variance * torch.tensor([1.0, 1.0, factor]).double()
+    before, after = (gradient(case, pred, target, v)[:, :2] for v in (variance, changed))
+    dropped = factor > 1 if case.kind == "cutoff" else factor == torch.inf
+    torch.testing.assert_close(after, before * (3 / 2 if dropped else 1), **TIGHT)
+    if case.kind == "biv" and factor == 1e-6:
+        pooled = case.function(pred, target, changed, epsilon=0.0)
+        nearly_alone = case.function(pred[:, 2], target[:, 2], changed[:, 2], epsilon=0.0)
+        torch.testing.assert_close(pooled, nearly_alone, rtol=1e-3, atol=0)  # what it is for
+
+
+@pytest.mark.parametrize("case", PER_OUTPUT, ids=by_name)
+def test_per_output_pairs_and_weights_are_those_of_the_outputs(case):
+    pred, target, variance = batch(20, 3, seed=4)
+    target[:, 1] = torch.nan
+    module, expected = case.build(), case(pred, target, variance)
+    w = module.weights(target, variance)
+    torch.testing.assert_close((w * (pred - target.nan_to_num()) ** 2).sum() / 2, expected, **TIGHT)
+    if "fixed epsilon" in case.laws:
+        pairs = [module.sums(pred[k], target[k], variance[k]) for k in (slice(7), slice(7, 20))]
+        assert pairs[0].numerator.shape == (3,)
+        torch.testing.assert_close(sum(pairs).value(), expected, **TIGHT)
 
 
 @pytest.mark.parametrize("case", that_obey("equal variances are l2"), ids=by_name)

@@ -112,3 +112,4 @@ def test_repr_shows_the_settings():
     assert repr(biv.BIVLoss()) == "BIVLoss(epsilon=0.05, base='mse')"
     assert repr(biv.CutoffLoss(2.0)) == "CutoffLoss(threshold=2.0)"
     assert repr(biv.L2Loss()) == "L2Loss()"
+    assert repr(biv.L2Loss(per_output=True)) == "L2Loss(per_output=True)"

@@ -8,8 +8,12 @@ import torch
 import torch.nn.functional as F
 
 import biv
+from biv.epsilon import MinimumBatchSize
+from biv.models import MLP
 from biv.sums import Recipe
+from biv.training import Member, Schedule, train_reference, train_stack
 from cases import batch, gradient
+from trainings import FEATURES, triplets
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -142,6 +146,21 @@ def test_a_linear_model_trained_by_biv_meets_weighted_least_squares():
     torch.testing.assert_close(beta.detach(), closed_form, rtol=1e-8, atol=1e-8)
     unweighted = torch.linalg.lstsq(x, y[:, None]).solution[:, 0]
     assert (beta.detach() - unweighted).abs().max() > 1e-3  # the two are told apart
+
+
+@pytest.mark.parametrize("epsilon", [0.05, MinimumBatchSize(fraction=0.5)])
+def test_a_stack_trains_per_output_as_the_readable_loop_does(epsilon):
+    rows = triplets(0, rows=90, outputs=3, dtype=torch.float64)
+    rows.y[5:, 1], rows.variance[:, 2] = torch.nan, 1e-3 * rows.variance[:, 2]
+    loss = biv.BIVLoss(epsilon, per_output=True)
+    model, schedule = MLP(FEATURES, (5,), 3), Schedule(epochs=2, batch_size=20)
+    member = Member(rows, None, loss, seed=1)
+    (trained,) = train_stack(model, [member], schedule)
+    module = model(member.generators()[0]).double()
+    history = train_reference(module, member, schedule)
+    for name in ("train_loss", "effective_batch_size"):
+        expected = getattr(history, name)
+        np.testing.assert_allclose(getattr(trained.history, name), expected, rtol=1e-9)
 
 
 def test_settings_may_change_between_batches():

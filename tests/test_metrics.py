@@ -2,6 +2,8 @@
 
 import math
 import re
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -81,6 +83,41 @@ def test_standard_errors_are_honest(weighted):
     values, errors = np.array(found).T
     assert agree(values, 0.49)
     assert errors.mean() == pytest.approx(values.std(), rel=0.1)
+
+
+GIVEN = {
+    "right": lambda variance, rng: variance,
+    "the root of the right one": lambda variance, rng: np.sqrt(variance),
+    "off by a random factor": lambda variance, rng: variance * np.exp(rng.normal(0, 0.8, N)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_standard_errors_count_the_estimation_of_epsilon(given):
+    """They need no σ² to be right; with ε taken as known they were down to half of the truth."""
+    rng = np.random.default_rng(16)
+    found = []
+    for _ in range(250):
+        variance = np.exp(rng.normal(0, 1.4, N))
+        y = rng.normal(size=N)
+        arguments = y + rng.normal(0, 0.3, N), corrupt(y, variance, rng), given(variance, rng)
+        found.append(
+            (metrics.noise_corrected_mse(*arguments), metrics.noise_corrected_r2(*arguments))
+        )
+    for values, errors in np.array(found).transpose(1, 2, 0):
+        assert errors.mean() == pytest.approx(values.std(), rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("score", [metrics.noise_corrected_mse, metrics.noise_corrected_r2])
+def test_the_standard_error_is_that_of_the_jackknife(score, problem):
+    """Leaving out each label in turn, ε and V₀ estimated anew: what the formula is short for."""
+    pred, y, variance = problem
+    columns = pred, corrupt(y, variance, np.random.default_rng(5)), np.sqrt(variance)
+    left = np.array([score(*(np.delete(c, k) for c in columns)).value for k in range(N)])
+    jackknife = np.sqrt((N - 1) / N * ((left - left.mean()) ** 2).sum())
+    assert score(*columns).stderr == pytest.approx(jackknife, rel=0.06)
 
 
 @pytest.mark.slow
@@ -243,7 +280,6 @@ def test_one_trusted_label_does_not_decide_alone():
     y, variance = np.array([0.0, 5.0, -3.0, 2.0, 1.0, -4.0]), np.array([0.0] + [30.0] * 5)
     floored = metrics.label_variance(y, variance)
     assert 1e-3 < floored < 1.0
-    assert math.isfinite(metrics.noise_corrected_r2(y, y, variance).value)
     assert metrics.label_variance(np.array([0.0, 5.0]), np.array([0.0, 1e40])) > 0
 
 
@@ -308,7 +344,60 @@ def test_r2_of_perfect_mean_and_constant():
     assert metrics.noise_corrected_r2(y, y, np.zeros(3)).value == 1
     of_mean = metrics.noise_corrected_r2(np.full(3, y.mean()), y, np.zeros(3)).value
     assert of_mean == pytest.approx(1 - y.var() / y.var(ddof=1))
-    assert math.isnan(metrics.noise_corrected_r2(y, np.ones(3), np.zeros(3)).value)
+    with pytest.warns(UserWarning, match="labels do not vary more than their noise explains"):
+        assert math.isnan(metrics.noise_corrected_r2(y, np.ones(3), np.zeros(3)).value)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_r2_is_unknown_where_the_label_variance_cannot_be_told_from_0(weighted):
+    """Few labels whose noise exceeds what they vary by: a quotient by the floor would be anything."""
+    rng = np.random.default_rng(17)
+    unknown = 0
+    for _ in range(200):
+        y, variance = rng.normal(size=30), rng.gamma(0.5, 6.0, 30)
+        pred, noisy = y + rng.normal(0, 0.3, 30), corrupt(y, variance, rng)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            value, stderr = metrics.noise_corrected_r2(pred, noisy, variance, weighted=weighted)
+        plain = noisy.var(ddof=1) - variance.mean()
+        if not weighted:
+            assert math.isnan(value) == (plain <= 1e-3 * noisy.var())
+        assert math.isnan(value) == math.isnan(stderr) == bool(said)
+        assert all("cannot be told from 0" in str(one.message) for one in said)
+        unknown += math.isnan(value)
+    assert (0.05 if not weighted else 0.0) < unknown / 200 < 0.5
+
+
+UNITS = np.array([1.0, 1e-3, 1e5])
+PER_OUTPUT = {
+    "mse": metrics.noise_corrected_mse,
+    "mse unweighted": partial(metrics.noise_corrected_mse, weighted=False),
+    "r2": metrics.noise_corrected_r2,
+    "residual variance": metrics.residual_variance,
+    "difference": lambda pred, *a, **how: metrics.noise_corrected_difference(
+        pred, 0.9 * pred, *a, **how
+    ),
+    "label variance": lambda _, *a, **how: metrics.label_variance(*a, **how),
+}
+
+
+@pytest.mark.parametrize("score", PER_OUTPUT.values(), ids=PER_OUTPUT)
+def test_a_score_per_output_is_that_of_each_column(score, problem):
+    pred, y, variance = (np.stack([c[:90], c[90:180], c[180:270]], axis=1) for c in problem)
+    noisy = corrupt(y, variance, np.random.default_rng(5))
+    noisy[:4, 1] = np.nan
+    columns = pred * UNITS, noisy * UNITS, variance * UNITS**2
+    found = score(*columns, per_output=True)
+    expected = np.array([score(*(c[:, k] for c in columns)) for k in range(3)])
+    np.testing.assert_allclose(np.array(found).T, expected, rtol=1e-12)
+    assert isinstance(found[0], np.ndarray) or isinstance(found, np.ndarray)
+    one_a_row = score(pred, noisy, variance[:, :1], per_output=True)
+    assert np.array_equal(one_a_row, score(pred, noisy, variance[:, [0, 0, 0]], per_output=True))
+    with pytest.raises(ValueError, match=r"outputs in the last dimension.*found shape \(90,\)"):
+        score(*(c[:, 0] for c in columns), per_output=True)
+    noisy[:, 2] = np.nan
+    with pytest.raises(ValueError, match="output 2: target must hold at least one"):
+        score(pred, noisy, variance, per_output=True)
 
 
 def test_chi_squared_tells_whether_the_variances_are_too_small():

@@ -59,6 +59,46 @@ def test_noisy_labels_are_scaled_by_what_is_under_the_noise():
     assert LabelScaler.fit(noisy).std > 8  # what the noise would make of it
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+def test_every_output_has_units_of_its_own(noisy):
+    y = rng().normal([5.0, 0.0, -300.0], [2.0, 1e-3, 1e4], (400, 3))
+    y[3, 1] = np.nan
+    variance = rng(1).gamma(0.5, [1.0, 1e-6, 1e7], (400, 3)) if noisy else None
+    scaler = LabelScaler.fit(y, variance)
+    for k in range(3):
+        alone = LabelScaler.fit(y[:, k], None if variance is None else variance[:, k])
+        assert (scaler.mean[k], scaler.std[k]) == (alone.mean, alone.std)
+        np.testing.assert_array_equal(scaler.label(y)[:, k], alone.label(y[:, k]))
+    for raw in (y, torch.tensor(y), torch.tensor(y, dtype=torch.float32)):
+        for there, back in (
+            (scaler.label, scaler.label_raw),
+            (scaler.variance, scaler.variance_raw),
+        ):
+            assert type(there(raw)) is type(raw)
+            assert there(raw).dtype == raw.dtype
+            np.testing.assert_allclose(back(there(raw)), raw, rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(scaler.variance_raw(0.05), 0.05 * scaler.std**2)
+    one_a_row = np.full((400, 1), 2.0)
+    np.testing.assert_allclose(scaler.variance(one_a_row), 2.0 / scaler.std**2 * np.ones((400, 3)))
+    assert scaler == LabelScaler(scaler.mean.copy(), scaler.std.copy())
+    assert scaler != LabelScaler(scaler.mean, 2 * scaler.std)
+    for wrong in (y[:, :1], y[:, :2], y[:, 0]):
+        with pytest.raises(
+            ValueError, match=r"the 3 outputs in its last dimension, \(N, 3\); found"
+        ):
+            scaler.label(wrong)
+
+
+def test_one_output_has_numbers_whatever_its_shape():
+    y, variance = rng().normal(size=50), rng(1).gamma(1, size=50)
+    flat, column = LabelScaler.fit(y, variance), LabelScaler.fit(y[:, None], variance[:, None])
+    assert flat == column
+    assert hash(flat) == hash(column)
+    assert isinstance(column.mean, float)
+    assert isinstance(column.std, float)
+    assert flat != "a scaler"
+
+
 def test_features():
     x = np.column_stack([rng().normal(5, 3, 100), np.full(100, 0.1), np.arange(100.0)])
     scaler = FeatureScaler.fit(x[:60])
@@ -96,6 +136,10 @@ def test_a_split_is_disjoint_seeded_and_complete():
         (lambda: LabelScaler.fit(np.ones(5)), ValueError, "y must vary.*found variance 0"),
         (lambda: LabelScaler.fit(np.ones(1)), ValueError, "y must hold more than 1 labels; found 1"),
         (lambda: LabelScaler.fit(np.ones(3), np.ones(2)), ValueError, r"variance .*\(3,\); found \(2,\)"),
+        (lambda: LabelScaler.fit(np.eye(3)[:, :2] * [1, 0]), ValueError, "output 1: y must vary.*found variance 0"),
+        (lambda: LabelScaler.fit(np.ones((3, 2)), np.ones(3)), ValueError, r"variance .*\(3, 2\) or \(3, 1\); found \(3,\)"),
+        (lambda: LabelScaler(0.0, np.ones(2)), ValueError, r"two numbers or two arrays of shape \(D,\); found shapes \(\) and \(2,\)"),
+        (lambda: LabelScaler(np.zeros(2), np.array([1.0, 0.0])), ValueError, "std .*> 0; found 0"),
         (lambda: FeatureScaler.fit(np.ones(3)), ValueError, r"x must be \(N, D\).*found \(3,\)"),
         (lambda: FeatureScaler.fit(np.ones((3, 2)))(np.ones((3, 3))), ValueError, r"x must be \(N, 2\); found \(3, 3\)"),
     ],

@@ -49,6 +49,14 @@ def test_masks_and_importances_of_a_window():
     torch.testing.assert_close(gradients(accumulated), gradients(at_once), rtol=1e-10, atol=1e-12)
 
 
+def test_a_window_per_output_of_mixed_precision_keeps_that_of_its_parts():
+    loss = biv.BIVLoss(biv.epsilon.MinimumBatchSize(fraction=0.5), per_output=True)
+    single, double = batch(4, 3, dtype=torch.float32), batch(4, 3, seed=1)
+    whole = loss.window([single[1], double[1]], [single[2], double[2]])
+    assert whole(*single).dtype == torch.float32
+    assert whole(*double).dtype == torch.float64
+
+
 def test_a_trusted_label_in_one_micro_batch_rules_the_window():
     """Without ε the limit is that of the window, not of each micro-batch."""
     data = rows(8)

@@ -21,7 +21,7 @@ from torch import Tensor
 from biv import _checks, weights
 from biv._pages import see
 from biv.sums import Labels, LossSums, Weighted
-from biv.weightings import Scope, Weighting
+from biv.weightings import Scope, Weighting, smallest_of_each
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -47,16 +47,24 @@ def normalise(
     group: ProcessGroup | None,
     *,
     validate_args: bool,
+    per_output: bool = False,
 ) -> tuple[Normaliser, list[Weighted]]:
-    """The normaliser of all `batches` on all ranks of `group`, and the batches weighed in it."""
+    """The normaliser of all `batches` on all ranks of `group`, and the batches weighed in it.
+
+    With `per_output` there is one for each output; all batches must have the same outputs.
+    """
     with torch.no_grad():
-        variance = torch.cat([labels.promoted().flatten() for labels in batches])
+        variance = torch.cat([_variances(labels, per_output) for labels in batches])
         if group is None:
-            scope = Scope.over(weighting, variance, validate_args=validate_args)
+            scope = Scope.over(
+                weighting, variance, validate_args=validate_args, per_output=per_output
+            )
         else:
             scope = _scope_over_ranks(weighting, variance, group, validate_args=validate_args)
-        weighed = [Weighted.of(weighting, labels, scope) for labels in batches]
-        denominator = torch.stack([batch.denominator for batch in weighed]).sum()
+        weighed = [
+            Weighted.of(weighting, labels, scope, per_output=per_output) for labels in batches
+        ]
+        denominator = torch.stack([batch.denominator for batch in weighed]).sum(dim=0)
         if group is None:
             return Normaliser(scope, denominator, 1), weighed
         denominator = denominator.double()
@@ -64,39 +72,77 @@ def normalise(
         return Normaliser(scope, denominator, dist.get_world_size(group)), weighed
 
 
+def _variances(labels: Labels, per_output: bool) -> Tensor:
+    """Of all elements, flat; or as rows of outputs, (M, D)."""
+    variance = labels.promoted()
+    return variance.flatten(0, -2) if per_output and variance.ndim > 1 else variance.flatten()
+
+
+def outputs_of(target: Tensor) -> tuple[int, ...]:
+    """(D,) of labels that may have several outputs; () of one output."""
+    return tuple(target.shape[-1:]) if target.ndim > 1 else ()
+
+
+def require_outputs(target: Tensor, expected: Sequence[int]) -> None:
+    """Labels with the outputs of the other batches that they share their normalisers with."""
+    if outputs_of(target) != tuple(expected):
+        raise ValueError(
+            "target must have the same last dimension in every micro-batch of a window with "
+            f"per_output=True, {expected[0] if expected else 'shape (N,)'}; "
+            f"found shape {tuple(target.shape)}"
+        )
+
+
 def _scope_over_ranks(
     weighting: Weighting, variance: Tensor, group: ProcessGroup, *, validate_args: bool
 ) -> Scope:
     look = validate_args and _checks.values_are_readable()
-    least, longest = _agree(variance, group, failed=False, look=look)
+    least, longest, _ = _agree(variance, group, failed=False, look=look)
+    per_output = variance.ndim == 2
     if weighting.policy.reads_batch:
         everything = _gather(variance.double(), int(longest), group)
+    elif per_output:
+        everything = smallest_of_each(variance).double().unsqueeze(0)
+        dist.all_reduce(everything, dist.ReduceOp.MIN, group)
     else:
         everything = least.reshape(1)  # all that is asked of the variances then
-    return Scope.over(weighting, everything, validate_args=validate_args)
+    return Scope.over(weighting, everything, validate_args=validate_args, per_output=per_output)
 
 
 def _agree(
     variance: Tensor, group: ProcessGroup, *, failed: bool, look: bool
-) -> tuple[Tensor, Tensor]:
-    """The smallest variance of all ranks and the longest row of them, in one exchange.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The smallest variance, the largest number of rows and of outputs, in one exchange.
 
-    Also carries whether a rank found its input bad, so that no rank is left waiting for it.
+    Also carries whether a rank found its input bad, so that no rank is left waiting for it. There
+    are 0 outputs where all elements share one normaliser.
     """
+    outputs = variance.shape[1] if variance.ndim == 2 else 0
+    numbers = (len(variance), failed, outputs, -outputs)
     facts = torch.stack(
         [
-            variance.new_full((), float(failed), dtype=torch.float64),
             -weights.smallest(variance).double(),
-            variance.new_full((), float(variance.numel()), dtype=torch.float64),
+            *(variance.new_full((), float(number), dtype=torch.float64) for number in numbers),
         ]
     )
     dist.all_reduce(facts, dist.ReduceOp.MAX, group)
-    if look and facts[0].item():
+    if look:
+        _require_agreement(group, *facts[2:].tolist())
+    return -facts[0], facts[1], facts[3]
+
+
+def _require_agreement(group: ProcessGroup, failed: float, most: float, fewest: float) -> None:
+    """No rank has failed, and all have as many outputs; `fewest` comes with a minus sign."""
+    if failed:
         raise RuntimeError(
             "biv: another rank of the process group found its input bad and says how; "
             f"this one, rank {dist.get_rank(group)}, stops with it"
         )
-    return -facts[1], facts[2]
+    if most != -fewest:
+        raise ValueError(
+            "target must have the same last dimension on every rank with per_output=True; "
+            f"found {-fewest:g} on one and {most:g} on another (0: a single output)"
+        )
 
 
 def stop_together(
@@ -107,19 +153,23 @@ def stop_together(
     Where values are looked at, the others see that it failed and stop. Where not, they get NaN.
     """
     nothing = torch.empty(0, dtype=torch.float64, device=device)
-    _, longest = _agree(nothing, group, failed=True, look=False)
+    _, longest, outputs = _agree(nothing, group, failed=True, look=False)
     if not validate_args:
+        nothing = nothing.reshape(0, int(outputs)) if outputs else nothing
         if weighting.policy.reads_batch:
             _gather(nothing, int(longest), group)
-        dist.all_reduce(nothing.new_full((), torch.nan), dist.ReduceOp.SUM, group)
+        elif nothing.ndim == 2:
+            dist.all_reduce(smallest_of_each(nothing), dist.ReduceOp.MIN, group)
+        denominator = nothing.new_full(nothing.shape[1:], torch.nan)
+        dist.all_reduce(denominator, dist.ReduceOp.SUM, group)
 
 
 def _gather(variance: Tensor, longest: int, group: ProcessGroup) -> Tensor:
     """Every rank's variances, in the order of the ranks; short rows are filled with +inf, which
     every policy passes over.
     """  # noqa: D205
-    row = variance.new_full((longest,), torch.inf)
-    row[: variance.numel()] = variance
+    row = variance.new_full((longest, *variance.shape[1:]), torch.inf)
+    row[: len(variance)] = variance
     rows = [torch.empty_like(row) for _ in range(dist.get_world_size(group))]
     dist.all_gather(rows, row, group)
     return torch.cat(rows)

@@ -14,8 +14,11 @@ Cutoff 1 if σ² < C, else 0 Σ w
 Common to all of them:
 
 - `pred`, `target` and `variance` have equal shapes of any rank, or `variance` is (N, 1) beside
-  (N, D); the same for `mask` and `sample_weight`. Nothing else is broadcast. There is one
-  normaliser over all elements.
+  (N, D); the same for `mask` and `sample_weight`. Nothing else is broadcast.
+- There is one normaliser over all elements, so that outputs of small σ² outweigh the others. With
+  ``per_output=True`` each output (an index of the last of two or more dimensions) has its own, and
+  the loss is the mean of the outputs' losses; ε policies that read the batch read each output by
+  itself, and an output with nothing left does not count in the mean.
 - σ² is the variance of the label, **not** its standard deviation, in squared label units. 0 is a
   trusted label; +inf one to ignore. It must not require grad.
 - A NaN in `target` is a missing label. What is missing, masked out (`mask` is True for the elements
@@ -45,6 +48,7 @@ def l2_loss(
     *,
     mask: Tensor | None = None,
     sample_weight: Tensor | None = None,
+    per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
     r"""Mean squared error, :math:`\frac{1}{K} \sum_k (f_k - \tilde y_k)^2`.
@@ -55,6 +59,8 @@ def l2_loss(
         variance: σ² of each label. Used only to leave out labels of infinite variance.
         mask: True for the elements to use.
         sample_weight: Importance of each element, >= 0; its sum then replaces K.
+        per_output: Whether each output, an index of the last of two or more dimensions, has a
+            normaliser of its own: the loss is then the mean of the outputs' losses.
         validate_args: Whether to look at the values.
 
     Returns:
@@ -68,7 +74,7 @@ def l2_loss(
         >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
         tensor(2.5000)
     """
-    recipe = Recipe(weightings.L2(), "mse", validate_args)
+    recipe = Recipe(weightings.L2(), "mse", validate_args, per_output)
     return recipe.value(pred, target, variance, mask, sample_weight)
 
 
@@ -80,6 +86,7 @@ def iv_loss(
     epsilon: float | Tensor | EpsilonPolicy = 0.0,
     mask: Tensor | None = None,
     sample_weight: Tensor | None = None,
+    per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
     r"""Inverse-variance loss.
@@ -95,6 +102,8 @@ def iv_loss(
         mask: True for the elements to use.
         sample_weight: Importance of each element, >= 0; multiplies the weight, and leaves K, the
             number of elements used, as it is.
+        per_output: Whether each output, an index of the last of two or more dimensions, has a
+            normaliser of its own: the loss is then the mean of the outputs' losses.
         validate_args: Whether to look at the values.
 
     Returns:
@@ -115,7 +124,7 @@ def iv_loss(
         >>> biv.iv_loss(pred, target, torch.tensor([1.0, 2.0]))
         tensor(1.5000)
     """
-    recipe = Recipe(weightings.IV(as_policy(epsilon)), "mse", validate_args)
+    recipe = Recipe(weightings.IV(as_policy(epsilon)), "mse", validate_args, per_output)
     return recipe.value(pred, target, variance, mask, sample_weight)
 
 
@@ -128,6 +137,7 @@ def biv_loss(
     base: Base = "mse",
     mask: Tensor | None = None,
     sample_weight: Tensor | None = None,
+    per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
     r"""Batch inverse-variance loss.
@@ -146,6 +156,8 @@ def biv_loss(
             losses.
         mask: True for the elements to use.
         sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
+        per_output: Whether each output, an index of the last of two or more dimensions, has a
+            normaliser of its own: the loss is then the mean of the outputs' losses.
         validate_args: Whether to look at the values.
 
     Returns:
@@ -164,7 +176,7 @@ def biv_loss(
         >>> biv.biv_loss(pred, target, torch.tensor([1.0, 2.0]), epsilon=0.0)
         tensor(2.)
     """
-    recipe = Recipe(weightings.BIV(as_policy(epsilon)), base, validate_args)
+    recipe = Recipe(weightings.BIV(as_policy(epsilon)), base, validate_args, per_output)
     return recipe.value(pred, target, variance, mask, sample_weight)
 
 
@@ -176,6 +188,7 @@ def cutoff_loss(
     threshold: float | Tensor,
     mask: Tensor | None = None,
     sample_weight: Tensor | None = None,
+    per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
     r"""Mean squared error over the labels whose variance is below a threshold.
@@ -190,6 +203,8 @@ def cutoff_loss(
         threshold: C > 0, in the units of `variance`; strictly below it a label is kept.
         mask: True for the elements to use.
         sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
+        per_output: Whether each output, an index of the last of two or more dimensions, has a
+            normaliser of its own: the loss is then the mean of the outputs' losses.
         validate_args: Whether to look at the values.
 
     Returns:
@@ -203,5 +218,5 @@ def cutoff_loss(
         >>> biv.cutoff_loss(pred, target, torch.tensor([1.0, 2.0]), threshold=2.0)
         tensor(1.)
     """
-    recipe = Recipe(weightings.Cutoff(threshold), "mse", validate_args)
+    recipe = Recipe(weightings.Cutoff(threshold), "mse", validate_args, per_output)
     return recipe.value(pred, target, variance, mask, sample_weight)

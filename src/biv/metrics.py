@@ -9,13 +9,17 @@ that the model was **not** fitted on.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from biv import _arrays, _checks, _search, weights
+from biv._arrays import FloatArray
 from biv._pages import helps_with
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
@@ -30,7 +34,7 @@ FOLLOWING = 0.15  # rank correlation with the residuals, beyond which error bars
 
 
 class Score(NamedTuple):
-    """A score and its standard error."""
+    """A score and its standard error: numbers, or arrays (D,) with ``per_output=True``."""
 
     value: float
     stderr: float
@@ -45,6 +49,7 @@ def noise_corrected_mse(
     weighted: bool = True,
     epsilon: float | None = None,
     sample_weight: Any = None,
+    per_output: bool = False,
 ) -> Score:
     r"""The mean squared error to the unseen true labels, from noisy ones.
 
@@ -65,12 +70,16 @@ def noise_corrected_mse(
             labels would otherwise decide the score: as much as gives an effective sample size
             (:func:`effective_sample_size`) of 30, or of half the labels if that is less.
         sample_weight: How much each element matters, as `variance`; it multiplies w.
+        per_output: Whether each output, an index of the last dimension of (N, D), has a score of
+            its own. Otherwise all elements share one, which for outputs of different units or
+            error bars means little.
 
     Returns:
         (value, stderr). The value may be negative, and is returned as it is, since cut off at 0 it
         would no longer be unbiased. Many standard errors below 0, the variances are too large:
-        was σ given for σ²? The standard error is to first order: with fewer than some fifty labels
-        it is too small.
+        was σ given for σ²? The standard error is to first order, counts the estimation of ε, and
+        needs no σ² to be right. With fewer than some fifty labels, or σ² that is wrong by large
+        factors in many rows, it may still be 10 to 20 % too small.
 
     Identities: σ² = 0 gives the mean squared error, and equal variances that less σ²; adding a
     number to f and ỹ changes nothing; scaling both by c, σ² and ε by c², scales both results by c².
@@ -82,9 +91,17 @@ def noise_corrected_mse(
         >>> round(value, 4), round(stderr, 4)
         (0.3167, 0.3005)
     """
+    if per_output:
+        columns = {"pred": pred, "target": target, "variance": variance}
+        score = partial(noise_corrected_mse, weighted=weighted, epsilon=epsilon)
+        return _scores(_of_each_output(score, columns | {"sample_weight": sample_weight}))
     f, y, v, *importance = _elements(target, variance, pred, sample_weight=sample_weight)
-    w = _mse_weights(f - y, v, weighted, epsilon)
-    return _weighted_mean((f - y).square() - v, w * importance[0] if importance else w)
+    chosen = _mse_epsilon(f - y, v, weighted, epsilon)
+    w = _mse_weights(f - y, v, weighted, chosen.value)
+    w = w * importance[0] if importance else w
+    terms = (f - y).square() - v
+    value = float((w * terms).sum() / w.sum())
+    return Score(value, _stderr(_influence(terms, w, value, v, chosen)))
 
 
 @helps_with("checking")
@@ -97,6 +114,7 @@ def noise_corrected_difference(
     weighted: bool = True,
     epsilon: float | None = None,
     sample_weight: Any = None,
+    per_output: bool = False,
 ) -> Score:
     r"""By how much one model's mean squared error to the true labels exceeds another's.
 
@@ -114,6 +132,7 @@ def noise_corrected_difference(
         weighted: As in :func:`noise_corrected_mse`.
         epsilon: As there; None takes the lower of the two models' estimates.
         sample_weight: As there.
+        per_output: As there.
 
     Returns:
         (value, stderr). Below 0, `pred` is the better.
@@ -128,6 +147,10 @@ def noise_corrected_difference(
         >>> round(value, 4)
         -0.3333
     """
+    if per_output:
+        columns = {"pred": pred, "other": other, "target": target, "variance": variance}
+        score = partial(noise_corrected_difference, weighted=weighted, epsilon=epsilon)
+        return _scores(_of_each_output(score, columns | {"sample_weight": sample_weight}))
     f, y, v, *importance = _elements(target, variance, pred, sample_weight=sample_weight)
     g, *_ = _elements(target, variance, other, sample_weight=sample_weight)
     if weighted and epsilon is None:
@@ -140,7 +163,13 @@ def noise_corrected_difference(
 
 @helps_with("checking")
 def noise_corrected_r2(
-    pred: Any, target: Any, variance: Any, *, weighted: bool = True, epsilon: float | None = None
+    pred: Any,
+    target: Any,
+    variance: Any,
+    *,
+    weighted: bool = True,
+    epsilon: float | None = None,
+    per_output: bool = False,
 ) -> Score:
     r"""The share of the true labels' variance explained, from noisy labels.
 
@@ -153,10 +182,14 @@ def noise_corrected_r2(
         weighted: As in :func:`noise_corrected_mse`; it holds for the label variance alike, which
             is that of :func:`label_variance` if True and var(ỹ) − mean(σ²) if False.
         epsilon: As in :func:`noise_corrected_mse`; the label variance has an estimate of its own.
+        per_output: As in :func:`noise_corrected_mse`.
 
     Returns:
         (value, stderr). 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
-        The standard error is that of the quotient, to first order. NaN if all labels are equal.
+        The standard error is that of the quotient, to first order. Both are NaN, with a warning,
+        where the labels do not vary more than their noise explains, so that the label variance
+        cannot be told from 0: it is at the floor of :func:`label_variance`. Unweighted, this may
+        happen with few labels or a few large σ².
 
     Identities: σ² = 0 gives 1 − MSE/var(ỹ), with ddof 1; adding a number to f and ỹ changes
     nothing, nor does scaling both by c, and σ² (and ε) by c².
@@ -167,17 +200,28 @@ def noise_corrected_r2(
         >>> noise_corrected_r2(target, target, np.zeros(3)).value
         1.0
     """
+    if per_output:
+        columns = {"pred": pred, "target": target, "variance": variance}
+        score = partial(noise_corrected_r2, weighted=weighted, epsilon=epsilon)
+        return _scores(_of_each_output(score, columns))
     f, y, v = _elements(target, variance, pred)
     error = (f - y).square() - v
-    w = _mse_weights(f - y, v, weighted, epsilon)
-    mse = _weighted_mean(error, w).value
+    chosen = _mse_epsilon(f - y, v, weighted, epsilon)
+    w = _mse_weights(f - y, v, weighted, chosen.value)
+    mse = float((w * error).sum() / w.sum())
     moment = _label_moment(y, v, weighted=weighted)
-    if not moment.variance > 0:
+    if moment.at_floor:
+        warnings.warn(
+            "noise_corrected_r2 is NaN: the labels do not vary more than their noise explains, so "
+            "that the variance of the true labels cannot be told from 0; use more labels, "
+            "weighted=True if it is not set, and check that variance holds σ², not σ "
+            "(see: biv docs checking)",
+            UserWarning,
+            stacklevel=3,
+        )
         return Score(math.nan, math.nan)
-    influence = _influence(error, w, mse) / moment.variance
-    influence -= (
-        mse / moment.variance**2 * _influence(moment.terms, moment.weights, moment.variance)
-    )
+    influence = _influence(error, w, mse, v, chosen) / moment.variance
+    influence -= mse / moment.variance**2 * moment.influence
     return Score(1 - mse / moment.variance, _stderr(influence))
 
 
@@ -231,8 +275,12 @@ def reduced_chi_squared(
     return Score(mean.value * correction, mean.stderr * correction)
 
 
+@overload
+def label_variance(target: Any, variance: Any, *, per_output: Literal[False] = ...) -> float: ...
+@overload
+def label_variance(target: Any, variance: Any, *, per_output: Literal[True]) -> FloatArray: ...
 @helps_with("checking")
-def label_variance(target: Any, variance: Any) -> float:
+def label_variance(target: Any, variance: Any, *, per_output: bool = False) -> float | FloatArray:
     r"""The variance of the unseen clean labels, from noisy ones.
 
     With weights :math:`w = (\sigma^2 + V_0)^{-2}`, their sum W and :math:`m = \sum w \tilde y / W`,
@@ -250,9 +298,11 @@ def label_variance(target: Any, variance: Any) -> float:
     Args:
         target: ỹ, the noisy labels; at least two of finite variance.
         variance: σ².
+        per_output: Whether each output, an index of the last dimension of (N, D), has its own.
 
     Returns:
         An estimate >= 0, in squared label units; the sample variance (ddof 1) if all σ² are 0.
+        An array (D,) with `per_output`.
 
     Identities: adding a number to ỹ changes nothing; scaling ỹ by c and σ² by c² scales it by c².
 
@@ -262,6 +312,9 @@ def label_variance(target: Any, variance: Any) -> float:
         >>> round(label_variance(target, variance), 6)
         1.0
     """
+    if per_output:
+        columns = {"target": target, "variance": variance}
+        return np.array(_of_each_output(label_variance, columns))
     return label_moments(target, variance).variance
 
 
@@ -305,8 +358,18 @@ def grouped_label_moments(count: Any, mean: Any, squares: Any, variance: Any) ->
     return LabelMoments(float((w * y).sum() / w.sum()), spread)
 
 
+@overload
+def residual_variance(
+    pred: Any, target: Any, variance: Any, *, per_output: Literal[False] = ...
+) -> float: ...
+@overload
+def residual_variance(
+    pred: Any, target: Any, variance: Any, *, per_output: Literal[True]
+) -> FloatArray: ...
 @helps_with("checking")
-def residual_variance(pred: Any, target: Any, variance: Any) -> float:
+def residual_variance(
+    pred: Any, target: Any, variance: Any, *, per_output: bool = False
+) -> float | FloatArray:
     r"""τ², the model's own mean squared error, what the noise of the labels leaves.
 
     .. math:: \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \tau^2} = n
@@ -318,9 +381,10 @@ def residual_variance(pred: Any, target: Any, variance: Any) -> float:
         pred: f, predictions not fitted on these labels.
         target: ỹ, the noisy labels.
         variance: σ².
+        per_output: Whether each output, an index of the last dimension of (N, D), has its own.
 
     Returns:
-        τ² >= 0, in squared label units.
+        τ² >= 0, in squared label units; an array (D,) with `per_output`.
 
     Identities: σ² = 0 gives the mean squared error, equal variances that less σ², or 0; scaling
     f and ỹ by c and σ² by c² scales it by c².
@@ -330,6 +394,9 @@ def residual_variance(pred: Any, target: Any, variance: Any) -> float:
         >>> round(residual_variance(np.zeros(2), np.array([1.0, -3.0]), np.zeros(2)), 6)
         5.0
     """
+    if per_output:
+        columns = {"pred": pred, "target": target, "variance": variance}
+        return np.array(_of_each_output(residual_variance, columns))
     f, y, v = _elements(target, variance, pred)
     return _residual_variance(f - y, v)
 
@@ -572,6 +639,39 @@ def _elements(
     return tuple(column[used] for column in columns.values())
 
 
+def _of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[Any]:
+    """A score of each output, the last of two or more dimensions, by itself."""
+    tensors = {
+        name: _arrays.to_tensor(name, given).detach()
+        for name, given in columns.items()
+        if given is not None
+    }
+    target = tensors["target"]
+    if target.ndim < 2:
+        raise ValueError(
+            "target must have its outputs in the last dimension, (N, D), with per_output=True; "
+            f"found shape {tuple(target.shape)}"
+        )
+    for name, given in tensors.items():
+        if name in ("pred", "other"):
+            _checks.same_shape(name, given, "target", target)
+        else:
+            tensors[name] = _checks.expanded(name, given, "target", target)
+    found = []
+    for k in range(target.shape[-1]):
+        try:
+            found.append(score(**{name: given[..., k] for name, given in tensors.items()}))
+        except ValueError as error:
+            raise ValueError(f"output {k}: {error}") from None
+    return found
+
+
+def _scores(outputs: list[Score]) -> Score:
+    """One pair of arrays, (D,), of the scores of D outputs."""
+    value, stderr = np.array(outputs, dtype=np.float64).reshape(-1, 2).T
+    return Score(cast(float, value), cast(float, stderr))
+
+
 def _relative_weights(variance: Tensor, epsilon: float | Tensor) -> Tensor:
     return weights.relative_weights(variance, epsilon, weights.smallest(variance))
 
@@ -591,12 +691,52 @@ def _mse_weights(
 
 def _weighted_mean(terms: Tensor, w: Tensor) -> Score:
     value = float((w * terms).sum() / w.sum())
-    return Score(value, _stderr(_influence(terms, w, value)))
+    return Score(value, _stderr(w * (terms - value) / w.sum()))
 
 
-def _influence(terms: Tensor, w: Tensor, mean: float) -> Tensor:
-    """How far each element moves a weighted mean, to first order."""
-    return w * (terms - mean) / w.sum()
+class _Epsilon(NamedTuple):
+    """ε of weights 1/(σ²+ε)², and how far each element moves it: None if none does."""
+
+    value: float | None
+    influence: Tensor | None = None
+
+
+def _mse_epsilon(
+    residual: Tensor, variance: Tensor, weighted: bool, epsilon: float | None
+) -> _Epsilon:
+    """The ε given, or the estimate that is taken where none is."""
+    if epsilon is not None or not weighted:
+        return _Epsilon(epsilon)
+    return _estimated(residual.square(), variance, _residual_variance(residual, variance))
+
+
+def _estimated(
+    square: Tensor, variance: Tensor, root: float, count: Tensor | None = None
+) -> _Epsilon:
+    """ε from the Paule–Mandel root of these squares.
+
+    Elements move it to first order through the equation it solves; not where it is 0, nor where it
+    had to be raised, which depends on the variances alone.
+    """
+    value = _steady(root, variance, count)
+    if not 0 < root == value:
+        return _Epsilon(value)
+    ratio = square / (variance + root)
+    return _Epsilon(value, (ratio - ratio.mean()) / (ratio / (variance + root)).sum())
+
+
+def _influence(
+    terms: Tensor, w: Tensor, mean: float, variance: Tensor, epsilon: _Epsilon
+) -> Tensor:
+    """How far each element moves a mean by weights (σ²+ε)⁻² to first order, through ε too.
+
+    Moving ε matters where the terms differ systematically with σ², as they do if σ² is wrong.
+    """
+    own = w * (terms - mean) / w.sum()
+    if epsilon.value is None or epsilon.influence is None:
+        return own
+    slope = -2 * (own / (variance + epsilon.value)).sum()
+    return own + slope * epsilon.influence
 
 
 def _stderr(influence: Tensor) -> float:
@@ -612,11 +752,11 @@ def _residual_variance(residual: Tensor, variance: Tensor) -> float:
 
 
 class _LabelMoment(NamedTuple):
-    """The label variance as the weighted mean of `terms`, so that it too has a standard error."""
+    """The label variance, how far each label moves it, and whether it is no more than its floor."""
 
     variance: float
-    terms: Tensor
-    weights: Tensor
+    influence: Tensor
+    at_floor: bool
 
 
 def _label_moment(
@@ -646,16 +786,20 @@ def _label_moment(
 
     if weighted:
         start = _root(excess, (count * around((count * y).sum() / n)).sum() / (n - 1))
-        w = _relative_weights(v, _steady(start, v, count)).square()
+        by = count / (v + start) if start else torch.ones_like(v)
+        chosen = _estimated(around((by * y).sum() / by.sum()), v, start, count)
+        w = _relative_weights(v, cast(float, chosen.value)).square()
     else:
-        w = torch.ones_like(v)
+        chosen, w = _Epsilon(None), torch.ones_like(v)
     total = (count * w).sum()
     square = around((count * w * y).sum() / total)
     raw = (count * w * square).sum()
     corrected = raw - (count * w * v * (1 - w / total)).sum()
     freedom = total - (count * w.square()).sum() / total
     floor = LABEL_VARIANCE_FLOOR * float(raw / total)
-    return _LabelMoment(max(float(corrected / freedom), floor), square - v, w)
+    estimate = float(corrected / freedom)
+    found = max(estimate, floor)
+    return _LabelMoment(found, _influence(square - v, w, found, v, chosen), estimate <= floor)
 
 
 @helps_with("checking")

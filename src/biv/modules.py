@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -41,6 +41,10 @@ class VarianceLoss(nn.Module, ABC):
             times the number of ranks, so that averaging over ranks, as DistributedDataParallel
             does with the gradients, gives those of the one big batch. Every rank must call the
             loss, be it with zero rows.
+        per_output: Whether each output, an index of the last of two or more dimensions, has a
+            normaliser of its own: the loss is then the mean of the outputs' losses. An output with
+            nothing left in the batch (or in the window, or on all ranks) does not count in the
+            mean.
         validate_args: Whether to look at the values. With a group, all ranks stop when one finds
             its input bad; without validation the others get NaN instead. A policy that reads the
             batch must learn how many rows the ranks have, and so synchronises with a device even
@@ -48,11 +52,16 @@ class VarianceLoss(nn.Module, ABC):
     """  # noqa: D205
 
     def __init__(
-        self, *, process_group: ProcessGroup | None = None, validate_args: bool = True
+        self,
+        *,
+        process_group: ProcessGroup | None = None,
+        per_output: bool = False,
+        validate_args: bool = True,
     ) -> None:
         super().__init__()
         distributed.require_group(process_group)
         self.process_group = process_group
+        self.per_output = per_output
         self.validate_args = validate_args
         self.base: Base = "mse"
 
@@ -63,7 +72,7 @@ class VarianceLoss(nn.Module, ABC):
     @property
     def recipe(self) -> Recipe:
         """The whole loss, by the settings as they are now."""
-        return Recipe(self.weighting(), self.base, self.validate_args)
+        return Recipe(self.weighting(), self.base, self.validate_args, self.per_output)
 
     def forward(
         self,
@@ -117,7 +126,7 @@ class VarianceLoss(nn.Module, ABC):
             >>> (pairs[0] + pairs[1]).value() == loss(pred, target, variance)
             tensor(True)
         """
-        recipe = Recipe(self.weighting().additive(), self.base, self.validate_args)
+        recipe = replace(self.recipe, weighting=self.weighting().additive())
         return recipe.sums(pred, target, variance, mask, sample_weight)
 
     def weights(
@@ -130,7 +139,8 @@ class VarianceLoss(nn.Module, ABC):
     ) -> Tensor:
         """How much each element of this process's batch counts, up to a common factor.
 
-        0 where one does not count at all. Of :class:`BIVLoss`, relative to the largest.
+        0 where one does not count at all. Of :class:`BIVLoss`, relative to the largest; with
+        `per_output`, of sum 1 in each output (of IV, in proportion to its loss).
 
         Example:
             >>> target, variance = torch.zeros(3), torch.tensor([1.0, 2.0, 4.0])
@@ -177,12 +187,16 @@ class VarianceLoss(nn.Module, ABC):
         with self._failing_together(recipe, seen):
             seen += _column("targets", targets)
             labels = [recipe.labels(*batch) for batch in _rows(seen, columns)]
+            if recipe.per_output:
+                for target in seen:
+                    distributed.require_outputs(target, distributed.outputs_of(seen[0]))
         normaliser, _ = self._normalise(recipe, labels)
         return WindowLoss(recipe, normaliser)
 
     def extra_repr(self) -> str:
         """The settings, as they would be given again."""
-        return ", ".join(f"{name}={value!r}" for name, value in self._settings().items())
+        settings = self._settings() | ({"per_output": True} if self.per_output else {})
+        return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
     def _settings(self) -> dict[str, object]:
         return {}
@@ -207,7 +221,11 @@ class VarianceLoss(nn.Module, ABC):
         self, recipe: Recipe, batches: Sequence[Labels]
     ) -> tuple[Normaliser, list[Weighted]]:
         return distributed.normalise(
-            recipe.weighting, batches, self.process_group, validate_args=recipe.validate_args
+            recipe.weighting,
+            batches,
+            self.process_group,
+            validate_args=recipe.validate_args,
+            per_output=recipe.per_output,
         )
 
     def __deepcopy__(self, memo: dict[int, object]) -> VarianceLoss:
@@ -263,8 +281,11 @@ class WindowLoss:
     ) -> Tensor:
         """This micro-batch's share of the loss of the window, a 0-d tensor."""
         sums.require_pred(pred, target)
+        scope, per_output = self.normaliser.scope, self.recipe.per_output
+        if per_output:
+            distributed.require_outputs(target, scope.smallest_variance.shape)
         labels = self.recipe.labels(target, variance, mask, sample_weight)
-        weighed = Weighted.of(self.recipe.weighting, labels, self.normaliser.scope)
+        weighed = Weighted.of(self.recipe.weighting, labels, scope, per_output=per_output)
         return self.normaliser.loss(weighed.numerator(self.recipe.base, pred))
 
 
@@ -304,9 +325,12 @@ class IVLoss(VarianceLoss):
         epsilon: float | Tensor | EpsilonPolicy = 0.0,
         *,
         process_group: ProcessGroup | None = None,
+        per_output: bool = False,
         validate_args: bool = True,
     ) -> None:
-        super().__init__(process_group=process_group, validate_args=validate_args)
+        super().__init__(
+            process_group=process_group, per_output=per_output, validate_args=validate_args
+        )
         self.epsilon = epsilon
         self.weighting()  # raises now what it would raise at the first batch
 
@@ -344,9 +368,12 @@ class BIVLoss(VarianceLoss):
         base: Base = "mse",
         *,
         process_group: ProcessGroup | None = None,
+        per_output: bool = False,
         validate_args: bool = True,
     ) -> None:
-        super().__init__(process_group=process_group, validate_args=validate_args)
+        super().__init__(
+            process_group=process_group, per_output=per_output, validate_args=validate_args
+        )
         self.epsilon, self.base = epsilon, base
         self.weighting()
         sums.resolve_base(base)
@@ -380,9 +407,12 @@ class CutoffLoss(VarianceLoss):
         threshold: float | Tensor,
         *,
         process_group: ProcessGroup | None = None,
+        per_output: bool = False,
         validate_args: bool = True,
     ) -> None:
-        super().__init__(process_group=process_group, validate_args=validate_args)
+        super().__init__(
+            process_group=process_group, per_output=per_output, validate_args=validate_args
+        )
         self.threshold = threshold
         self.weighting()
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from biv import _arrays, _checks
 from biv._pages import named, see
-from biv.weightings import BIV, Scope, Weighting
+from biv.weightings import BIV, Scope, Weighting, total
 
 Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
 
@@ -38,6 +38,8 @@ _ORDINARY = (Tensor, torch.nn.Parameter)
 class LossSums(NamedTuple):
     """The pair behind a loss. Pairs of one ε add up, with + or sum(); the loss is their quotient.
 
+    With `per_output`, both are of shape (D,), and the loss is the mean of the D quotients.
+
     Example:
         >>> one = LossSums(torch.tensor(6.0), torch.tensor(2.0))
         >>> other = LossSums(torch.tensor(4.0), torch.tensor(3.0))
@@ -57,8 +59,14 @@ class LossSums(NamedTuple):
         return self if other == 0 else NotImplemented  # where sum() starts
 
     def value(self) -> Tensor:
-        """Numerator / denominator; 0, still attached to the graph, where nothing is left."""
-        return self.numerator / torch.where(self.denominator == 0, 1.0, self.denominator)
+        """Numerator / denominator; 0, still attached to the graph, where nothing is left.
+
+        Outputs of which nothing is left do not count in the mean over outputs.
+        """
+        each = self.numerator / torch.where(self.denominator == 0, 1.0, self.denominator)
+        if not each.ndim:
+            return each
+        return each.sum() / (self.denominator != 0).sum().clamp(min=1)
 
 
 class Labels(NamedTuple):
@@ -140,19 +148,34 @@ def _spoken_for(argument: Tensor, used: Tensor) -> Tensor:
 
 
 class Weighted(NamedTuple):
-    """Labels and the weights of each, 0 where an element does not count."""
+    """Labels and the weights of each, 0 where an element does not count.
+
+    The denominator is 0-d, or (D,) if each output has its own.
+    """
 
     target: Tensor
     weights: Tensor
     denominator: Tensor
 
     @classmethod
-    def of(cls, weighting: Weighting, labels: Labels, scope: Scope) -> Weighted:
+    def of(
+        cls, weighting: Weighting, labels: Labels, scope: Scope, *, per_output: bool = False
+    ) -> Weighted:
         """Weigh one batch in a scope that may be wider than it."""
-        w = weighting.weights(labels.variance, scope, labels.target.dtype)
+        dtype = labels.target.dtype
+        w = weighting.weights(labels.variance, scope.cast(dtype), dtype)
         if labels.sample_weight is not None:
             w = w * labels.sample_weight
-        return cls(labels.target, w, weighting.denominator(labels.variance, w))
+        denominator = total(weighting.counted(labels.variance, w), per_output).to(w.dtype)
+        return cls(labels.target, w, denominator)
+
+    def joined(self) -> Weighted:
+        """The same loss in weights that share one denominator, whatever each output has."""
+        if not self.denominator.ndim:
+            return self
+        left = self.denominator != 0
+        w = self.weights / torch.where(left, self.denominator, 1.0)
+        return Weighted(self.target, w, left.sum().to(w.dtype))
 
     def sums(self, base: Base, pred: Tensor) -> LossSums:
         """The pair of this batch alone."""
@@ -164,7 +187,7 @@ class Weighted(NamedTuple):
         dtype = torch.promote_types(pred.dtype, self.weights.dtype)
         pred = torch.where(counts, pred.to(dtype), NEUTRAL_PRED)
         target = torch.where(counts, self.target.to(dtype), NEUTRAL_TARGET)
-        return (self.weights * elementwise(base, pred, target)).sum()
+        return total(self.weights * elementwise(base, pred, target), self.denominator.ndim > 0)
 
 
 def elementwise(base: Base, pred: Tensor, target: Tensor) -> Tensor:
@@ -193,11 +216,15 @@ def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A loss: how labels are weighed, what is averaged, and whether values are looked at."""
+    """A loss: how labels are weighed, what is averaged, and whether values are looked at.
+
+    With `per_output` it is the mean of the losses of the outputs, each with its own normaliser.
+    """
 
     weighting: Weighting
     base: Base = "mse"
     validate_args: bool = True
+    per_output: bool = False
 
     def __post_init__(self) -> None:
         resolve_base(self.base)
@@ -225,9 +252,23 @@ class Recipe:
         sample_weight: Tensor | None = None,
     ) -> Weighted:
         """The weights of one batch that shares its normaliser with no other."""
+        return self._weigh(target, variance, mask, sample_weight).joined()
+
+    def _weigh(
+        self,
+        target: Tensor,
+        variance: Tensor | None,
+        mask: Tensor | None,
+        sample_weight: Tensor | None,
+    ) -> Weighted:
         labels = self.labels(target, variance, mask, sample_weight)
-        scope = Scope.over(self.weighting, labels.promoted(), validate_args=self.validate_args)
-        return Weighted.of(self.weighting, labels, scope)
+        scope = Scope.over(
+            self.weighting,
+            labels.promoted(),
+            validate_args=self.validate_args,
+            per_output=self.per_output,
+        )
+        return Weighted.of(self.weighting, labels, scope, per_output=self.per_output)
 
     def sums(
         self,
@@ -239,7 +280,7 @@ class Recipe:
     ) -> LossSums:
         """The pair of one batch that shares its normaliser with no other."""
         require_pred(pred, target)
-        return self.weigh(target, variance, mask, sample_weight).sums(self.base, pred)
+        return self._weigh(target, variance, mask, sample_weight).sums(self.base, pred)
 
     def value(
         self,
@@ -266,7 +307,7 @@ class Recipe:
         whose weight is 0 as it should be. Then None is returned, and the general way is taken. Only
         on the CPU, where looking at a value waits for nothing.
         """
-        if variance is None or self.weighting.policy.reads_batch:
+        if variance is None or self.weighting.policy.reads_batch or self.per_output:
             return None
         if not _are_ordinary(pred, target, variance):
             return None

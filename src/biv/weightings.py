@@ -14,22 +14,70 @@ from biv._pages import see
 from biv.epsilon import EpsilonPolicy, Fixed
 
 
+def total(elements: Tensor, per_output: bool) -> Tensor:
+    """The sum of all elements, 0-d; or of each output, (D,), if there are two or more dimensions.
+
+    The outputs are the last dimension; a tensor of fewer than two has one output.
+    """
+    if per_output and elements.ndim > 1:
+        return elements.flatten(0, -2).sum(dim=0)
+    return elements.sum()
+
+
 class Scope(NamedTuple):
-    """What is resolved once over everything that shares a normaliser, before any weight."""
+    """What is resolved once over everything that shares a normaliser, before any weight.
+
+    With one normaliser per output, `smallest_variance` is (D,), and so is ε if it is read from the
+    batch.
+    """
 
     epsilon: float | Tensor
     smallest_variance: Tensor
 
     @classmethod
-    def over(cls, weighting: Weighting, variance: Tensor, *, validate_args: bool) -> Scope:
+    def over(
+        cls,
+        weighting: Weighting,
+        variance: Tensor,
+        *,
+        validate_args: bool,
+        per_output: bool = False,
+    ) -> Scope:
         """The scope of these variances; +inf as the smallest where nothing is left."""
         look = validate_args and _checks.values_are_readable()
-        if look:
-            weighting.policy.check(variance)
-        scope = cls(weighting.policy.resolve(variance), weights.smallest(variance))
+        if per_output and variance.ndim > 1:
+            rows = variance.flatten(0, -2)
+            epsilon = _epsilon_of_each(weighting.policy, rows, look=look)
+            scope = cls(epsilon, smallest_of_each(rows))
+        else:
+            if look:
+                weighting.policy.check(variance)
+            scope = cls(weighting.policy.resolve(variance), weights.smallest(variance))
         if look:
             weighting.check(scope)
         return scope
+
+    def cast(self, dtype: torch.dtype) -> Scope:
+        """The scope for weights of a dtype, which an ε per output would otherwise promote."""
+        if isinstance(self.epsilon, Tensor) and self.epsilon.ndim:
+            return self._replace(epsilon=self.epsilon.to(dtype))
+        return self
+
+
+def smallest_of_each(rows: Tensor) -> Tensor:
+    """The smallest variance of each output, (D,); +inf of none."""
+    return rows.amin(dim=0) if len(rows) else rows.new_full(rows.shape[1:], torch.inf)
+
+
+def _epsilon_of_each(policy: EpsilonPolicy, rows: Tensor, *, look: bool) -> float | Tensor:
+    if not policy.reads_batch:
+        return policy.resolve(rows)
+    found = []
+    for output in rows.unbind(dim=1):
+        if look:
+            policy.check(output)
+        found.append(torch.as_tensor(policy.resolve(output), dtype=rows.dtype, device=rows.device))
+    return torch.stack(found) if found else rows.new_zeros(0)
 
 
 class Weighting(ABC):
@@ -42,9 +90,9 @@ class Weighting(ABC):
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
         """W in the dtype asked for; 0 where the variance is +inf."""
 
-    def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
-        """Σ w, or what stands for it."""
-        return w.sum()
+    def counted(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
+        """What each element adds to the denominator: w, or what stands for it."""
+        return w
 
     def check(self, scope: Scope) -> None:  # noqa: B027
         """Raise if these labels have no finite loss; called where arguments are validated."""
@@ -88,8 +136,8 @@ class IV(Weighting):
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: D102
         return 1.0 / (variance.to(dtype) + scope.epsilon)
 
-    def denominator(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: D102
-        return variance.isfinite().sum().to(w.dtype)
+    def counted(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002, D102
+        return variance.isfinite()
 
     def check(self, scope: Scope) -> None:  # noqa: D102
         _require_finite_weights(
@@ -135,9 +183,11 @@ class AbsoluteBIV(Weighting):
 
 def _require_finite_weights(scope: Scope, remedy: str) -> None:
     least = scope.smallest_variance + scope.epsilon
-    if bool((1.0 / least).isinf()):
+    infinite = (1.0 / least).isinf()
+    if bool(infinite.any()):
+        variance = scope.smallest_variance[infinite][0].item()
         raise ValueError(
             "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
-            f"finite; found variance {scope.smallest_variance.item():g} and epsilon "
-            f"{float(scope.epsilon):g}: {remedy}{see('epsilon')}"
+            f"finite; found variance {variance:g} and epsilon "
+            f"{float(least[infinite][0]) - variance:g}: {remedy}{see('epsilon')}"
         )

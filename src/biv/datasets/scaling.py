@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from biv import _arrays, _checks, metrics
@@ -22,10 +23,12 @@ class LabelScaler:
     .. math:: y' = (y - m)/s, \qquad \sigma'^2 = \sigma^2/s^2
 
     A cutoff and ε are variances, and change units as σ² does. Numbers, arrays and tensors alike.
+    With one m and one s per output, what is scaled has its outputs in the last dimension, (N, D);
+    σ² may be (N, 1) too, and a number, such as ε, becomes one per output.
 
     Args:
-        mean: m, in label units.
-        std: s > 0, in label units.
+        mean: m, in label units; a number, or an array (D,) with one per output.
+        std: s > 0, likewise.
 
     Identities: :meth:`label_raw` undoes :meth:`label`, and :meth:`variance_raw` :meth:`variance`;
     the variance of ``label(y)`` is ``variance`` of that of y; BIV and Cutoff losses of labels, σ²,
@@ -37,14 +40,22 @@ class LabelScaler:
         (2.0, 0.1, 20.0)
     """
 
-    mean: float
-    std: float
+    mean: Any
+    std: Any
 
     def __post_init__(self) -> None:
-        mean = float(_checks.real_number("mean", self.mean, _checks.FINITE))
-        std = float(_checks.real_number("std", self.std, _checks.POSITIVE))
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "std", std)
+        if np.shape(self.mean) != np.shape(self.std) or np.ndim(self.mean) > 1:
+            raise ValueError(
+                "mean and std must be two numbers or two arrays of shape (D,); "
+                f"found shapes {np.shape(self.mean)} and {np.shape(self.std)}"
+            )
+        object.__setattr__(self, "mean", _checked("mean", self.mean, _checks.FINITE))
+        object.__setattr__(self, "std", _checked("std", self.std, _checks.POSITIVE))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelScaler):
+            return NotImplemented
+        return np.array_equal(self.mean, other.mean) and np.array_equal(self.std, other.std)
 
     @classmethod
     def fit(
@@ -57,14 +68,22 @@ class LabelScaler:
         :func:`biv.metrics.label_variance`, neither of which the noise inflates.
 
         Args:
-            y: Labels. NaN is a missing one.
-            variance: σ² of each, of the same shape; None if the labels are clean.
+            y: Labels. NaN is a missing one. Of shape (N, D) with D > 1, each column is an output
+                with an m and an s of its own; otherwise m and s are numbers.
+            variance: σ² of each, of the same shape, or (N, 1) beside (N, D); None if the labels
+                are clean.
             ddof: Delta degrees of freedom of the variance of clean labels.
 
         Raises:
             ValueError: The labels do not vary, so that no scale would make their variance 1.
+
+        Example:
+            >>> LabelScaler.fit(np.array([[1.0, 100.0], [3.0, 500.0]]), ddof=0)
+            LabelScaler(mean=array([  2., 300.]), std=array([  1., 200.]))
         """
         labels = _arrays.to_float_array("y", y).astype(np.float64)
+        if labels.ndim == 2 and labels.shape[1] > 1:
+            return cls._of_each_output(labels, variance, ddof)
         if variance is None:
             labels = labels[~np.isnan(labels)]
             if labels.size <= ddof:
@@ -78,21 +97,67 @@ class LabelScaler:
             )
         return cls(mean, math.sqrt(spread))
 
+    @classmethod
+    def _of_each_output(
+        cls, labels: npt.NDArray[np.float64], variance: npt.ArrayLike | None, ddof: int
+    ) -> LabelScaler:
+        noise = None
+        if variance is not None:
+            given = _arrays.to_tensor("variance", variance)
+            noise = _checks.expanded("variance", given, "y", torch.from_numpy(labels)).numpy()
+        scalers = []
+        for k, column in enumerate(labels.T):
+            try:
+                own = None if noise is None else noise[:, k]
+                scalers.append(cls.fit(column, own, ddof=ddof))
+            except ValueError as error:
+                raise ValueError(f"output {k}: {error}") from None
+        return cls(np.array([s.mean for s in scalers]), np.array([s.std for s in scalers]))
+
     def label(self, raw: Quantity) -> Quantity:
         """Labels to normalised units."""
-        return (raw - self.mean) / self.std
+        mean, std = self._beside(raw)
+        scaled: Quantity = (raw - mean) / std
+        return scaled
 
     def label_raw(self, normalised: Quantity) -> Quantity:
         """Labels back to their own units."""
-        return normalised * self.std + self.mean
+        mean, std = self._beside(normalised)
+        scaled: Quantity = normalised * std + mean
+        return scaled
 
     def variance(self, raw: Quantity) -> Quantity:
         """Variances, cutoffs and ε to normalised units."""
-        return raw / self.std**2
+        _, std = self._beside(raw, one_a_row=True)
+        scaled: Quantity = raw / std**2
+        return scaled
 
     def variance_raw(self, normalised: Quantity) -> Quantity:
         """Variances, cutoffs and ε back to squared label units."""
-        return normalised * self.std**2
+        _, std = self._beside(normalised, one_a_row=True)
+        scaled: Quantity = normalised * std**2
+        return scaled
+
+    def _beside(self, quantity: Quantity, *, one_a_row: bool = False) -> tuple[Any, Any]:
+        """The mean and the standard deviation, in the kind of what they are to scale."""
+        if isinstance(self.mean, float):
+            return self.mean, self.std
+        shape, outputs = np.shape(quantity), len(self.mean)
+        if shape and shape[-1] != outputs and not (one_a_row and len(shape) > 1 and shape[-1] == 1):
+            raise ValueError(
+                f"what is scaled must have the {outputs} outputs in its last dimension, "
+                f"(N, {outputs}); found shape {tuple(shape)}"
+            )
+        if isinstance(quantity, Tensor):
+            return quantity.new_tensor(self.mean), quantity.new_tensor(self.std)
+        return self.mean, self.std
+
+
+def _checked(name: str, value: Any, allowed: _checks.Range) -> float | npt.NDArray[np.float64]:
+    if np.ndim(value) == 0:
+        return float(_checks.real_number(name, value, allowed))
+    numbers = [float(_checks.real_number(name, float(number), allowed)) for number in value]
+    return np.array(numbers)
 
 
 @dataclass(frozen=True, eq=False)
