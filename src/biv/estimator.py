@@ -296,7 +296,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.calibrate_variance,
         )
         self._report()
-        fitting.tell(story, out_of_fold)
+        fitting.tell(out_of_fold)
         if self.n_epochs_ == self.max_epochs:
             warnings.warn(
                 f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "
