@@ -67,6 +67,9 @@ _TEXTS = {
     f"{named('error-bars')}",
     "factor above 1": f"σ² seems too small: {_OFF}. A model that is worse where labels are noisier "
     f"looks so too; calibrating then does harm{named('checking')}",
+    "shape": "squared residuals of rows left out grow faster than σ², by a factor of {numbers}, "
+    "and from less than 0: no common factor corrects these error bars. Check whether the column "
+    f"is σ and not σ²{named('error-bars')}",
     "too large": f"{TOO_LARGE}{named('error-bars')}",
     "undecided": "the residuals of rows left out do not show whether the error bars are right: the "
     "factor of σ² is {numbers}",
@@ -84,8 +87,8 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: "few" (labels, too few to judge), "equal" (error bars), "placeholders", "follows" (the
-            noise of the label), "misread", "nothing" (about the noise), "factor", "too large",
-            "undecided" or "consistent".
+            noise of the label), "misread", "nothing" (about the noise), "factor", "shape" (which no
+            factor corrects), "too large", "undecided" or "consistent".
         text: The same in a sentence, with the numbers that it rests on.
         factor: Of the variances, with its 95 % interval; NaN where it cannot be told.
     """
@@ -229,17 +232,24 @@ def _size(f: Array, y: Array, v: Array, found: Factor) -> str:
     off = _is_off(found)
     if off and found.value < 1:
         return "factor"
-    mse = metrics.noise_corrected_mse(f, y, v)
-    # By much, since a mean of skewed squares is below 0 by chance more often than it seems.
-    if is_impossible(*mse) and mse.value < -FAR_BELOW * float(np.median(v)):
+    if _exceed_noise(f, y, v):
         return "too large"
     if off:
-        return "factor"
+        return "shape" if _exceed_noise(f, y, found.value * v) else "factor"
     if np.isnan(found.value):
         return "equal"
     like_one = found.low <= 1 <= found.high or LIKE_ONE[0] < found.value < LIKE_ONE[1]
     precise = found.low > 1 / FAR_OFF and found.high < FAR_OFF
     return "consistent" if like_one and precise else "undecided"
+
+
+def _exceed_noise(f: Array, y: Array, v: Array) -> bool:
+    """Whether the squared error to the true labels would be below 0, and by much.
+
+    By much, since a mean of skewed squares is below 0 by chance more often than it seems.
+    """
+    mse = metrics.noise_corrected_mse(f, y, v)
+    return is_impossible(*mse) and mse.value < -FAR_BELOW * float(np.median(v))
 
 
 def _is_off(found: Factor) -> bool:
