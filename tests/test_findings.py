@@ -6,7 +6,7 @@ import pytest
 from biv import metrics
 from biv.findings import FEWEST_JUDGED, INSTEAD, OPTIONS, PYTHON, SILENT, judge, ranks
 
-DRAWS = 12
+DRAWS = 8
 
 
 def labels(rng, rows):
@@ -61,6 +61,7 @@ def judged(pred, target, column, taken):
     return judge(pred, target, column ** metrics.READINGS[taken], taken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_kind_is_right(name):
     found = [judged(*drawn(name, 1500, seed)).kind for seed in range(DRAWS)]
@@ -82,6 +83,7 @@ def followed(finding, pred, target, column, taken):
     return judge(pred, target, np.where(unknown, np.nan, variance), taken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [150, 600, 1500])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_an_advice_that_is_followed_leads_to_no_other(name, rows):
@@ -120,6 +122,14 @@ def test_only_labels_with_an_error_bar_are_counted():
     assert judged(pred, target, column, taken).kind != "few"
 
 
+def test_one_huge_error_bar_does_not_decide():
+    pred, target, column, taken = drawn("right", 600, 0)
+    column[3] = 1e10
+    assert judged(pred, target, column, taken).kind == "consistent"
+    column[:] = np.where(np.arange(600) < 5, column, 0.0)  # nor is a column of zeros all huge
+    assert judged(pred, target, column, taken).kind != "few"
+
+
 def heavy(rng, rows):
     sigma = np.exp(rng.normal(0, 0.6, rows))
     return sigma, sigma * rng.standard_t(3, rows) / np.sqrt(3)
@@ -131,6 +141,7 @@ def skewed(rng, rows):
     return sigma, sigma * noise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [120, 300, 1500])
 @pytest.mark.parametrize("noise", [heavy, skewed])
 def test_heavy_tails_are_seldom_taken_for_wrong_error_bars(noise, rows):
@@ -146,9 +157,10 @@ def test_heavy_tails_are_seldom_taken_for_wrong_error_bars(noise, rows):
     assert np.mean([kind not in SILENT for kind in kinds]) <= np.mean(excluded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [120, 300, 1500])
 def test_right_error_bars_are_not_accused(rows):
-    found = [judged(*drawn("right", rows, seed)) for seed in range(60)]
+    found = [judged(*drawn("right", rows, seed)) for seed in range(50)]
     assert np.mean([finding.kind not in SILENT for finding in found]) <= 0.02
     for finding in found:
         if finding.kind == "consistent":  # an interval that holds 1 and 0.1 is no evidence

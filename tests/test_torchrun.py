@@ -397,7 +397,7 @@ def refused(table, tmp_path, capsys, *options):
         (["--shards", "99"], "17 row groups can be dealt to 1 to 17 shards; found 99"),
         (["--members", "4"], "--members must be 1 of a stream; found 4"),
         (["--calibrate-variance"], "--calibrate-variance is not for a stream"),
-        (["--patience", "9"], "--patience is not for a stream"),
+        (["--patience", "0"], "--patience must be an integer >= 1; found 0"),
         (["--unknown-variance", "estimate"], "estimate is not for a stream; median is"),
         (["--batch-size", "0"], "--batch-size must be an integer >= 1"),
         (["--epsilon", "much"], "--epsilon must be auto or a number; found 'much'"),

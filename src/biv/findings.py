@@ -156,6 +156,10 @@ y_std (see: biv docs error-bars)'
             f"residuals: at least {FEWEST_JUDGED} are needed",
             Factor(np.nan, np.nan, np.nan),
         )
+    typical = float(np.median(v))
+    huge = v > WIDE * typical
+    if typical > 0 and huge.mean() < REPEATED:  # a few labels that say nothing do not decide
+        f, y, v = f[~huge], y[~huge], v[~huge]
     finding = _judge(f, y, v, taken, names)
     if calibrated is not None and finding.kind in ("factor", "nothing"):
         return judge(f, y, max(calibrated, 0.0) * v, None, names)
