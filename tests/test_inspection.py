@@ -196,6 +196,7 @@ def test_scores_of_error_bars_larger_than_the_noise_are_not_shown(tmp_path):
 def test_of_few_rows_there_is_no_verdict(tmp_path, rows):
     found = seen(columns(rows), tmp_path)
     assert found.finding.kind == "few"
+    assert not any(kind.startswith("related") for kind in kinds(found))
     assert "at least 100 are needed" in " ".join(report.text(found).split())
 
 

@@ -62,9 +62,8 @@ _TEXTS = {
     "nothing": "squared residuals of rows left out do not grow with σ² (slope {numbers}; it should "
     "be 1): the error bars seem to say nothing about the noise of each label. They may belong to "
     f"other rows, or be an inverse (1/σ or 1/σ²){named('checking')}",
-    "factor below 1": f"σ² seems too large: {_OFF}. Error bars that were each estimated from a few "
-    "repeats look so too; these want shrinking instead (biv.labels.repeats)"
-    f"{named('error-bars')}",
+    "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, shrink them "
+    f"instead, as biv.labels.repeats does{named('error-bars')}",
     "factor above 1": f"σ² seems too small: {_OFF}. A model that is worse where labels are noisier "
     f"looks so too; calibrating then does harm{named('checking')}",
     "shape": "squared residuals of rows left out grow faster than σ², by a factor of {numbers}, "
@@ -208,7 +207,7 @@ def _judge(f: Array, y: Array, v: Array, taken: str | None, names: Mapping[str, 
         return Finding("misread", text, found)
     kind = _size(f, y, v, found)
     which = kind if kind != "factor" else f"factor {'below' if found.value < 1 else 'above'} 1"
-    numbers = f"{found.value:.3g} (95 % interval {found.low:.3g} to {found.high:.3g})"
+    numbers = f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
     text = _TEXTS[which].format(numbers=numbers, calibrate=names["calibrate"])
     return Finding(kind, text, found)
 

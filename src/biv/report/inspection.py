@@ -96,10 +96,9 @@ def disagreement(r2: float, stderr: float, alike: float, alike_stderr: float) ->
     if not alike - r2 > max(LEAST_GAP, 2 * math.hypot(stderr, alike_stderr)):
         return []
     return [
-        f"R² is {r2:.3f} by the labels of small error bars, but {alike:.3f} with all labels alike. "
-        "How was σ obtained? If each comes from a few repeats, some are small by chance: then the "
-        "second R² is right, and biv.labels.repeats makes better error bars (see: biv docs "
-        "error-bars)."
+        f"How was σ obtained? R² is {r2:.3f} by the labels of small error bars, but {alike:.3f} "
+        "with all labels alike, and the second is right if each σ comes from a few repeats, of "
+        "which some are small by chance (see: biv docs checking)."
     ]
 
 

@@ -24,7 +24,8 @@ def caveats(result: Mapping[str, Any]) -> list[str]:
     names = ("r2", "r2_stderr", "r2_all_labels_alike", "r2_all_labels_alike_stderr")
     r2 = [float("nan") if result.get(name) is None else result[name] for name in names]
     said = disagreement(*r2)
-    if abs(result["rank_correlation_with_label"]) >= RELATED:
+    few = (result.get("finding") or {}).get("kind") == "few"
+    if not few and abs(result["rank_correlation_with_label"]) >= RELATED:
         said.append(
             "Error bars go with the label (rank correlation "
             f"{result['rank_correlation_with_label']:+.2f}), so that these scores tell of one end "
