@@ -62,8 +62,8 @@ _TEXTS = {
     "nothing": "squared residuals of rows left out do not grow with σ² (slope {numbers}; it should "
     "be 1): the error bars seem to say nothing about the noise of each label. They may belong to "
     f"other rows, or be an inverse (1/σ or 1/σ²){named('checking')}",
-    "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, shrink them "
-    f"instead, as biv.labels.repeats does{named('error-bars')}",
+    "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, shrink "
+    f"them instead, as biv.labels.repeats does{named('error-bars')}",
     "factor above 1": f"σ² seems too small: {_OFF}. A model that is worse where labels are noisier "
     f"looks so too; calibrating then does harm{named('checking')}",
     "shape": "squared residuals of rows left out grow faster than σ², by a factor of {numbers}, "
@@ -230,13 +230,13 @@ def _other_reading(f: Array, y: Array, v: Array, taken: str) -> str | None:
 
 def _size(f: Array, y: Array, v: Array, found: Factor) -> str:
     """The kind of finding, by the factor and by the error to the true labels."""
-    if found.low <= 0 and found.value + SURE * found.stderr < 1:
-        return "nothing"
     off = _is_off(found)
     if off and found.value < 1:
         return "factor"
     if _exceed_noise(f, y, v):
         return "too large"
+    if found.low <= 0 and found.value + SURE * found.stderr < 1:
+        return "nothing"
     if off:
         return "shape" if _exceed_noise(f, y, found.value * v) else "factor"
     if np.isnan(found.value):

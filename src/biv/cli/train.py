@@ -300,7 +300,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
     from biv.report.inspection import WIDTH
-    from biv.report.trained import caveats, finding
+    from biv.report.trained import caveats
 
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
@@ -330,7 +330,7 @@ def _text(about: Any) -> str:
         ]
         if about["settings"]["calibrate_variance"]:
             lines.append(f"  σ² was multiplied by        {result['variance_factor']:.2f}")
-        said = [f"Finding about the error bars: {finding(result)}.", *said]
+        said = [f"Finding about the error bars: {result['finding']['text']}.", *said]
     lines += [textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in said]
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from biv.findings import SILENT
 from biv.owndata import ModelFolder
 from biv.owndata.evidence import Evidence
 from biv.owndata.methods import BIV, SHUFFLED
@@ -29,7 +30,7 @@ from biv.report.page import (
     made,
     quoted,
 )
-from biv.report.trained import caveats, finding
+from biv.report.trained import caveats
 
 Z = 1.96  # standard errors to each side: 95 %
 OFF_SCALE = 12.0  # times the median above the best: what lies beyond is named, not drawn
@@ -55,6 +56,8 @@ def of_model(folder: ModelFolder, place: str) -> Page:
         _about_model(folder, place),
     ]
     first, *more = _answers(evidence, folder.comparison)
+    if evidence.finding is not None and evidence.finding["kind"] not in SILENT:
+        more.append(f"Finding about the error bars: {evidence.finding['text']}.")
     more += caveats(result)
     if result["r2"] < 2 * result["r2_stderr"]:
         more = [first, *more]
@@ -680,8 +683,6 @@ def _about_model(folder: ModelFolder, place: str) -> Section:
         ("label variance", f"{result['label_variance']:.5g}"),
         ("τ²", f"{result['tau2']:.5g}"),
     ]
-    if (told := finding(result)) is not None:
-        facts.append(("finding about the error bars", told))
     facts += [
         ("time", f"{about['seconds']:.0f} s"),
         ("biv", metadata.version("biv")),

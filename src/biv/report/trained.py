@@ -9,12 +9,6 @@ from biv.owndata.relation import RELATED
 from biv.report.inspection import disagreement
 
 
-def finding(result: Mapping[str, Any]) -> str | None:
-    """What the residuals say about the error bars; None without any, and of an older model."""
-    found = result.get("finding")
-    return None if found is None else str(found["text"])
-
-
 def caveats(result: Mapping[str, Any]) -> list[str]:
     """Sentences, none where the scores can be taken as they are.
 
