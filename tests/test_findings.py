@@ -236,6 +236,20 @@ def test_the_ends_of_an_interval_have_no_other_reading():
     assert judge(pred, target, column, None).kind == "nothing"
 
 
+def test_a_reading_that_would_be_found_wrong_is_not_advised():
+    """20/σ², which is far from all that the column may be taken for."""
+    rng = np.random.default_rng(0)
+    column = np.exp(rng.normal(0, 0.8, size=1500))
+    target, pred = np.sqrt(20 / column) * rng.normal(size=1500), np.zeros(1500)
+    reading = metrics.misread(pred, target, column)
+    assert reading is not None
+    obeyed = judge(pred, target, column ** metrics.READINGS[reading], INSTEAD[reading][2])
+    assert obeyed.is_grave
+    assert judge(pred, target, column).kind == "nothing"
+
+
 def test_ranks_of_equal_values_are_their_mean():
-    assert ranks(np.array([3.0, 1.0, 3.0])) == pytest.approx(np.array([0.5, -1, 0.5]) / 1.5**0.5)
+    expected = np.array([2, 2, 2, 4, 5]) - 3
+    found = ranks(np.array([1.0, 1.0, 1.0, 7.0, 9.0]))
+    assert found == pytest.approx(expected / np.sqrt((expected**2).sum()))
     assert ranks(np.ones(3)).tolist() == [0, 0, 0]
