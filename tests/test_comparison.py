@@ -102,9 +102,9 @@ def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_pa
     for name, error in errors.items():
         assert by_name[name].mse.value == pytest.approx(error**2, abs=0.25 * error)
         assert by_name[name].chosen == f"off by {error}"
-    assert by_name["trees"].as_good
+    assert by_name["trees"].as_good(found.label_variance)
     if errors[BIV] == 0.9:
-        assert not by_name[BIV].as_good
+        assert not by_name[BIV].as_good(found.label_variance)
         assert report.text(found).count(" *") >= 2
 
 
@@ -317,16 +317,43 @@ def test_an_effect_in_words():
     assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
     score = Score(1.0, 0.1)
     alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
-    assert alike.as_good
-    assert not Compared("a", score, Score(0.1, 0.05), 1.0, "").as_good
+    assert alike.as_good(1.0)
+    assert not Compared("a", score, Score(0.1, 0.05), 1.0, "").as_good(1.0)
     best = Compared("LightGBM", score, Score(0.0, 0.0), 1.0, "")
     biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(9, 9, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
+    found = Comparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
     assert found.recommendation().endswith(
         "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
-        "it. Not shown to be worse: a."
+        "it. Close to it, and not shown to be worse: a."
     )
+
+
+def test_an_error_far_above_the_best_is_no_equal_of_it():
+    """However wide the interval is of the difference between them."""
+    best = Compared(BIV, Score(0.082, 0.03), Score(0.0, 0.0), 1.0, "")
+    far = Compared("linear", Score(0.726, 0.4), Score(0.644, 0.39), 1.0, "")
+    none = Effect(0.0, -1.0, 1.0)
+    found = Comparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
+    assert not far.shown_worse
+    assert not far.as_good(1.0)
+    assert "not shown to be worse" not in found.recommendation()
+    assert "too few to be sure: linear (0.726 of the label variance)." in found.recommendation()
+    assert [m["as_good_as_best"] for m in found.told()["methods"]] == [True, False]
+    assert " *" not in report.text(found).replace("* is beyond", "")
+
+
+def test_of_few_rows_there_is_no_recommendation():
+    best = Compared(BIV, Score(0.1, 0.01), Score(0.0, 0.0), 1.0, "")
+    other = Compared(L2, Score(0.4, 0.01), Score(0.3, 0.01), 1.0, "")
+    lower = Effect(0.7, 0.6, 0.8)
+    few, enough = (
+        Comparison(rows, rows, 0, 2, 1.0, [best, other], {}, lower, lower, True, 0.0)
+        for rows in (99, 100)
+    )
+    assert (few.useful, enough.useful) == (None, True)
+    assert few.recommendation().startswith("99 rows are too few")
+    assert "se the error bars:" not in few.recommendation()
 
 
 def test_what_cannot_be_compared(tmp_path):

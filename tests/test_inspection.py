@@ -85,33 +85,6 @@ def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
     assert "by 100%" in report.text(found).replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    ("factor", "interval", "says"),
-    [
-        (1.1, (0.9, 1.3), "Yes: by the residuals, σ² should be multiplied by 1.10 (0.90 to 1.30)"),
-        (2.0, (1.5, 2.5), "Perhaps not: by the residuals, σ² should be multiplied by 2.00"),
-        (-0.5, (-6.0, 5.0), "The residuals do not tell"),
-        (-0.1, (-0.3, 0.1), "No: squared residuals do not grow with σ²"),
-        (None, (None, None), "The residuals do not tell"),
-        (np.nan, (np.nan, np.nan), "The residuals do not tell"),
-    ],
-)
-def test_factors_in_words(factor, interval, says):
-    assert report.factor_text(factor, interval).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("factor", "interval", "says"),
-    [
-        (1.0, (0.9, 1.1), "No: they are larger than the labels' noise"),
-        (1.6, (1.4, 1.8), "No: they are larger than the labels' noise"),
-        (0.3, (0.2, 0.4), "Perhaps not: by the residuals, σ² should be multiplied by 0.30"),
-    ],
-)
-def test_factors_in_words_where_an_error_is_below_0(factor, interval, says):
-    assert report.factor_text(factor, interval, too_large=True).startswith(says)
-
-
 def test_what_is_odd_is_found_with_its_rows(tmp_path):
     frame = columns()
     frame.loc[4, "s"] = 0.0
@@ -186,13 +159,16 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(inspection, "QUICK_EPOCHS", 25)
     frame = columns(1500)
     frame["s"] = frame["s"] * 3
-    found = kinds(seen(frame, tmp_path))["factor"]
-    assert "too large: it should be multiplied by 0.1" in found.text
-    assert "worse where labels" not in found.text
+    assert seen(frame, tmp_path).finding.kind == "factor"
     frame = columns(1500)
     frame["y"] = frame["a"] + np.random.default_rng(1).normal(size=1500)  # whatever s says
-    frame["s"] *= 10
-    assert "do not grow with σ²" in kinds(seen(frame, tmp_path))["factor"].text
+    found = seen(frame, tmp_path)
+    assert found.finding.kind == "nothing"
+    told = report.text(found)
+    assert "R²" not in told
+    assert "to be gained" not in told
+    assert "Nothing about them" not in told
+    assert json.loads(json.dumps(found.told()))["finding"]["kind"] == "nothing"
 
 
 @pytest.mark.parametrize("missing", [-99.0, 999.0])
@@ -205,17 +181,46 @@ def test_a_number_that_stands_for_a_missing_label_is_found(tmp_path, missing):
     assert found.rows.endswith("rows 8, 21, 32")
 
 
-def test_no_factor_is_advised_that_makes_too_large_error_bars_larger(tmp_path):
-    frame = columns(600)
+def test_scores_of_error_bars_larger_than_the_noise_are_not_shown(tmp_path):
+    frame = columns(600).assign(s=3.0)
     found = seen(frame, tmp_path)
-    fit = replace(found.fit, variance_factor=1.6, variance_factor_interval=(1.4, 1.8))
-    assert "worse where labels" in kinds(inspection.examine(found.table, fit))["factor"].text
-    too_large = replace(found.table, variance=9 * found.table.variance)
-    truth = replace(fit, predicted=10 * frame["a"].to_numpy())
-    found = inspection.examine(too_large, truth)
-    assert {"too large"} == set(kinds(found)) - {"far off"}
+    truth = replace(found.fit, predicted=10 * frame["a"].to_numpy())
+    found = inspection.examine(found.table, truth)
+    assert found.finding.kind == "too large"
     assert "R²" not in report.text(found)  # above 1, and so of no use to anybody
     assert "to be gained" not in report.text(found)
+
+
+@pytest.mark.parametrize("rows", [5, 40])
+def test_of_few_rows_there_is_no_verdict(tmp_path, rows):
+    found = seen(columns(rows), tmp_path)
+    assert found.finding.kind == "few"
+    assert not any(kind.startswith("related") for kind in kinds(found))
+    assert "at least 100 are needed" in " ".join(report.text(found).split())
+
+
+def test_error_bars_of_few_repeats_are_asked_about(tmp_path):
+    """Where σ² scatters, R² is too low by the labels of small ones, and right with all alike."""
+    rng = np.random.default_rng(0)
+    frame = columns(3000)
+    truth = 10 * frame["a"].to_numpy()
+    found = seen(frame, tmp_path)
+    assert "few repeats" not in report.text(found)
+    chance = rng.chisquare(2, size=3000) / 2  # of three repeats
+    few = replace(found.table, variance=found.table.variance * chance)
+    predicted = truth + rng.normal(size=3000)
+    r2, alike = (
+        biv.metrics.noise_corrected_r2(predicted, few.y, few.variance, weighted=weighted)
+        for weighted in (True, False)
+    )
+    real = 1 - np.mean((predicted - truth) ** 2) / np.var(truth)
+    assert alike.value == pytest.approx(real, abs=3 * alike.stderr)
+    asked = report.disagreement(0.66, 0.02, 0.9, 0.03)
+    assert "How was σ obtained?" in asked[0]
+    assert not report.disagreement(0.88, 0.02, 0.9, 0.03)  # by chance
+    assert not report.disagreement(0.9, 0.02, 0.66, 0.03)
+    assert not report.disagreement(*[float("nan")] * 4)
+    assert r2.value < alike.value
 
 
 def test_of_a_large_table_some_rows_are_fitted(tmp_path, monkeypatch):

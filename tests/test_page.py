@@ -252,8 +252,16 @@ def changed(model, **result):
 
 
 def test_a_page_says_what_the_command_says_beside_its_scores(model):
-    assert not any("cannot be" in said for said in changed(model).answers)
-    assert "An error below 0 cannot be" in changed(model, mse=-9.0, mse_stderr=1.0).answers[-1]
+    folder = ModelFolder.read(model)
+    assert folder.about["result"]["finding"] == folder.evidence.finding
+    assert not any("Finding" in said for said in changed(model).answers)
+    wrong = {"kind": "too large", "text": "the error bars are larger than the noise"}
+    evidence = dataclasses.replace(folder.evidence, finding=wrong)
+    answers = ownpage.of_model(dataclasses.replace(folder, evidence=evidence), "m").answers
+    assert answers[-1] == f"Finding about the error bars: {wrong['text']}."
+    asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
+                    r2_all_labels_alike_stderr=0.01)  # fmt: skip
+    assert asked.answers[-1].startswith("How was σ obtained?")
     told = changed(model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5).answers[-1]
     assert "rank correlation +0.50" in told
     assert "squared error is 7.5" in told

@@ -286,6 +286,29 @@ def test_threads_of_a_stream(table, tmp_path, capsys, jobs, code):
 
 
 @pytest.mark.slow
+def test_the_patience_of_a_stream(table, tmp_path):
+    options = [
+        "--target",
+        "y",
+        "--target-var",
+        "v",
+        "--stream",
+        "--batch-size",
+        "60",
+        "--no-report",
+    ]
+    epochs = []
+    for patience in ("1", "3"):
+        out = tmp_path / patience
+        more = ["--max-epochs", "40", "--patience", patience, "--out", str(out)]
+        assert cli.main(["train", str(table), *options, *more]) == 0
+        about = ModelFolder.read(out).about
+        assert about["settings"]["patience"] == int(patience)
+        epochs.append(about["result"]["epochs"])
+    assert epochs[0] < epochs[1] < 40
+
+
+@pytest.mark.slow
 def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupted(patch, 40)
@@ -397,7 +420,7 @@ def refused(table, tmp_path, capsys, *options):
         (["--shards", "99"], "17 row groups can be dealt to 1 to 17 shards; found 99"),
         (["--members", "4"], "--members must be 1 of a stream; found 4"),
         (["--calibrate-variance"], "--calibrate-variance is not for a stream"),
-        (["--patience", "9"], "--patience is not for a stream"),
+        (["--patience", "0"], "--patience must be an integer >= 1; found 0"),
         (["--unknown-variance", "estimate"], "estimate is not for a stream; median is"),
         (["--batch-size", "0"], "--batch-size must be an integer >= 1"),
         (["--epsilon", "much"], "--epsilon must be auto or a number; found 'much'"),

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from biv import _arrays, metrics
-from biv._pages import named, see
+from biv._pages import see
 
 Array = npt.NDArray[Any]
 
 ARGUMENTS = {"variance": "y_var", "std": "y_std"}
-INSTEAD = {  # what a column seems to hold, what to do with it, and how to give it then
-    "variance": ("variances, σ²", "give it as", "variance"),
-    "std": ("standard deviations, σ", "give it as", "std"),
-    "precision": ("1/σ²", "give its inverse as", "variance"),
-    "inverse std": ("1/σ", "give its inverse as", "std"),
-}
 ROWS_SHOWN = 5  # of those that an error or a warning names
 FEWEST = 3  # labels that a slope can be told from
 SURE = 3.0  # standard errors
@@ -148,6 +142,11 @@ class Factor(NamedTuple):
     low: float
     high: float
 
+    @property
+    def stderr(self) -> float:
+        """Of the value."""
+        return (self.high - self.value) / INTERVAL
+
 
 def multiplied(variance: Array, factors: Sequence[Factor]) -> Array:
     """Variances, (N, D), by a factor an output; one below 0 counts as 0. Infinite ones stay so."""
@@ -171,36 +170,3 @@ def is_impossible(mse: float, stderr: float) -> bool:
     and may be 1 or more where they are too large by another law than a factor.
     """
     return mse < -SURE * stderr
-
-
-def misread(
-    pred: Array,
-    target: Array,
-    variance: Array,
-    taken: str,
-    names: Mapping[str, str] = ARGUMENTS,
-) -> str | None:
-    """What to say if error bars seem to be something else than they were taken for; else None.
-
-    Args:
-        pred: f, of rows left out.
-        target: ỹ.
-        variance: σ², as the error bars were read.
-        taken: "variance" or "std".
-        names: Of what takes either.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> std = rng.uniform(0.1, 3, size=2000)
-        >>> misread(std * rng.normal(size=2000), np.zeros(2000), std, "variance")
-        'y_var seems to hold standard deviations, σ, by the residuals of rows left out: give it as \
-y_std (see: biv docs error-bars)'
-    """
-    reading = metrics.misread(pred, target, variance, taken=taken)
-    if reading is None:
-        return None
-    held, do, instead = INSTEAD[reading]
-    return (
-        f"{names[taken]} seems to hold {held}, by the residuals of rows left out: {do} "
-        f"{names[instead]}{named('error-bars')}"
-    )

@@ -297,12 +297,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 self.unknown_variance,
             )
             part = self._part(fitting, recipes, loss, seed, self._checkpoint(output, labels))
-            findings.append((fitting, part.story, part.out_of_fold))
+            findings.append((fitting, part.out_of_fold))
             parts.append(_with_every_row(part, x, used))
         self._fitted = Fitted(y.ndim == 1, encoder, features, parts, self.calibrate_variance)
         self._report()
-        for fitting, story, out_of_fold in findings:
-            fitting.tell(story, out_of_fold)
+        for fitting, out_of_fold in findings:
+            fitting.tell(out_of_fold)
         self._warn_about_epochs()
         if self.verbose:
             print(f"{self._summary()}, {time.perf_counter() - start:.1f} s", file=sys.stderr)

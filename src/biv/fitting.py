@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from biv import errorbars, metrics
+from biv import errorbars, findings, metrics
 from biv._pages import named
 from biv.datasets import LabelScaler
 from biv.errorbars import ErrorBars, Factor
@@ -22,9 +22,7 @@ from biv.weights import effective_batch_size, inverse_variance_weights
 
 Array = npt.NDArray[Any]
 
-FAR_BELOW = 0.2  # 0, in units of the median variance
 FEWEST_LABELS = 2
-FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
 
 
 @dataclass
@@ -198,7 +196,7 @@ class Fitting:
             found.append((chi.value, chi.stderr))
         return found
 
-    def tell(self, story: Story, out_of_fold: Array) -> None:
+    def tell(self, out_of_fold: Array) -> None:
         """Warn of what was put in the place of unknown variances, and of error bars far off."""
         if self.bars is None:
             return
@@ -208,44 +206,14 @@ class Fitting:
                 f"the variance of {count} of {self.bars.variance.size} labels is unknown, and was "
                 f"taken to be {taken}"
             )
-        for k, factor in enumerate(story.factors or ()):
-            judged = self._judged(out_of_fold, k, as_given=True)
-            told = errorbars.misread(*judged, self.bars.taken)
-            if told is not None:
-                _warn(told)
-            elif self.factors is None and (factor.low > FAR_OFF or factor.high < 1 / FAR_OFF):
-                _warn(_far_off(factor, self.bars.name))
-            else:
-                _tell_if_too_large(self.bars.name, *self._judged(out_of_fold, k))
-
-
-def _tell_if_too_large(name: str, pred: Array, target: Array, variance: Array) -> None:
-    mse = metrics.noise_corrected_mse(pred, target, variance)
-    # By much, since a mean of skewed squares is below 0 by chance more often than it seems.
-    much = mse.value < -FAR_BELOW * float(np.median(variance))
-    if much and errorbars.is_impossible(*mse):
-        _warn(
-            f"the squared error to the true labels would be below 0 ({mse.value:.3g} ± "
-            f"{mse.stderr:.2g}): the error bars seem larger than the labels' noise. Are they in "
-            f"the units of y, and {name} not the other of σ and σ²?{named('error-bars')}",
-            deeper=1,
-        )
-
-
-def _far_off(factor: Factor, name: str) -> str:
-    found = (
-        f"{factor.value:.3g} times as fast as the variances ({factor.low:.3g} to {factor.high:.3g})"
-    )
-    if factor.low <= 0:
-        why = f"do these belong to other rows, or is {name} the inverse, 1/σ² or 1/σ?"
-    else:
-        why = (
-            f"are the error bars in the units of y, and {name} not the other of σ and σ²? "
-            "calibrate_variance=True corrects a common factor"
-        )
-        if factor.low > 1:
-            why += "; a model that is worse where labels are noisier looks as if there were one"
-    return f"squared residuals grow {found}: {why}{named('checking')}"
+        for k in range(self.labels.shape[1]):
+            finding = findings.judge(
+                *self._judged(out_of_fold, k, as_given=True),
+                self.bars.taken,
+                calibrated=None if self.factors is None else self.factors[k].value,
+            )
+            if finding.is_grave:
+                _warn(finding.text, findings.ErrorBarWarning)
 
 
 class Story(NamedTuple):
@@ -309,8 +277,8 @@ def usable(labels: Array, weight: Array | None, bars: ErrorBars | None) -> npt.N
     return used
 
 
-def _warn(text: str, *, deeper: int = 0) -> None:
-    warnings.warn(text, UserWarning, stacklevel=5 + deeper)  # where fit was called
+def _warn(text: str, category: type[UserWarning] = UserWarning) -> None:
+    warnings.warn(text, category, stacklevel=5)  # where fit was called
 
 
 def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:

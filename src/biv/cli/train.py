@@ -198,11 +198,9 @@ def _require_streamed(options: argparse.Namespace) -> None:
         raise ValueError(f"--members must be 1 of a stream; found {options.members}")
     if options.calibrate_variance:
         raise ValueError("--calibrate-variance is not for a stream: `biv inspect` a sample of it")
-    if options.patience is not None:
-        raise ValueError("--patience is not for a stream: all of --max-epochs are run")
     if options.unknown_variance == "estimate":
         raise ValueError("--unknown-variance estimate is not for a stream; median is")
-    for name in ("batch_size", "shards", "max_epochs"):
+    for name in ("batch_size", "shards", "max_epochs", "patience"):
         if getattr(options, name) is not None:
             _checks.integer(f"--{name.replace('_', '-')}", getattr(options, name), at_least=1)
     if options.learning_rate is not None:
@@ -232,6 +230,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
                 epsilon=_epsilon(options),
                 threshold=options.threshold,
                 max_epochs=options.max_epochs,
+                patience=options.patience or StreamSettings.patience,
                 batch_size=options.batch_size or StreamSettings.batch_size,
                 learning_rate=options.learning_rate,
                 unknown_variance=options.unknown_variance,
@@ -301,7 +300,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
     from biv.report.inspection import WIDTH
-    from biv.report.trained import are_right, caveats
+    from biv.report.trained import caveats
 
     result = about["result"]
     noisy = result["variance_factor_interval"] is not None
@@ -320,16 +319,19 @@ def _text(about: Any) -> str:
             f"  ε                           {result['epsilon']:.4g}, "
             f"{result['relative_epsilon']:.3g} of the label variance"
         )
-    if result["variance_factor_interval"] is not None:
-        told = are_right(result)
-        if about["settings"]["calibrate_variance"]:
-            told = f"they were multiplied by {result['variance_factor']:.2f}"
+    said = caveats(result)
+    if noisy:
         lines += [
             f"  effective sample size       {result['effective_sample_size']:,.0f} of "
             f"{about['rows']:,} labels, by 1/(σ²+τ²)",
-            f"  are the error bars right?   {told}",
+            f"  with all labels alike       R² {result['r2_all_labels_alike']:.3f} ± "
+            f"{result['r2_all_labels_alike_stderr']:.3f}, mean squared error "
+            f"{result['mse_all_labels_alike']:.4g} ± {result['mse_all_labels_alike_stderr']:.2g}",
         ]
-    lines += [textwrap.fill(caveat, WIDTH) for caveat in caveats(result)]
+        if about["settings"]["calibrate_variance"]:
+            lines.append(f"  σ² was multiplied by        {result['variance_factor']:.2f}")
+        said = [f"Finding about the error bars: {result['finding']['text']}.", *said]
+    lines += [textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in said]
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "
         f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."

@@ -15,10 +15,10 @@ from biv import _checks, metrics
 from biv._pages import named
 from biv.datasets import LabelledTable
 from biv.errorbars import is_impossible
+from biv.findings import FEWEST_JUDGED, TOO_LARGE
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
-from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.inspection import QuickFit, examine
 from biv.owndata.learnable import require_learnable
 from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods
@@ -31,6 +31,7 @@ FEWEST_ROWS = 30
 ROWS = 10_000  # compared at most, unless more are asked for
 FOLDS = 5
 INTERVAL = 1.96  # standard errors to each side: 95 %
+CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label variance, or of itself
 FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has no answer here
 
 
@@ -69,9 +70,18 @@ class Compared:
     chosen: str
 
     @property
-    def as_good(self) -> bool:
-        """Whether the best is not shown to be better."""
-        return self.to_best.value <= INTERVAL * self.to_best.stderr
+    def shown_worse(self) -> bool:
+        """Whether the best is shown to be better."""
+        return self.to_best.value > INTERVAL * self.to_best.stderr
+
+    def as_good(self, label_variance: float) -> bool:
+        """Whether it may be taken instead of the best: not shown to be worse, nor far above it.
+
+        An error far above the lowest one is no equal because the rows are too few to be sure.
+        """
+        lowest = max(self.mse.value - self.to_best.value, 0.0)
+        close = max(CLOSE * label_variance, CLOSE_TO_BEST * lowest)
+        return not self.shown_worse and self.to_best.value <= close
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ class Comparison:
     @property
     def useful(self) -> bool | None:
         """Whether the error bars make the model better; None if these rows do not tell."""
-        if self.impossible or self.disputed:
+        if self.impossible or self.disputed or self.rows < FEWEST_JUDGED:
             return None
         if self.gain.low > 0 and self.control.low > 0:
             return True
@@ -135,10 +145,16 @@ class Comparison:
     def recommendation(self) -> str:
         """In plain words: use the error bars or not, and with what."""
         if self.impossible:
-            return f"{TOO_LARGE} Nothing follows from these errors{named('error-bars')}."
+            said = f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}"
+            return f"{said}. Nothing follows from these errors{named('error-bars')}."
         return f"{self._whether()} {self._with_what()}"
 
     def _whether(self) -> str:
+        if self.rows < FEWEST_JUDGED:
+            return (
+                f"{self.rows} rows are too few to tell whether the error bars are worth using: at "
+                f"least {FEWEST_JUDGED} are needed."
+            )
         if self.disputed:
             return (
                 "These labels do not decide it. Error bars go with the label (rank correlation "
@@ -178,7 +194,8 @@ class Comparison:
 
     def _with_what(self) -> str:
         best, *others = [m for m in self.methods if m.name != SHUFFLED]
-        alike = [m.name for m in others if m.as_good]
+        alike = [m.name for m in others if m.as_good(self.label_variance)]
+        open_ = [m for m in others if not m.shown_worse and m.name not in alike]
         use = "makes no use of" if best.name in BLIND else "uses"
         whose = "By the reliable labels, the" if self.disputed else "The"
         text = f"{whose} lowest error is that of {best.name}, which {use} them"
@@ -187,7 +204,13 @@ class Comparison:
             alike.remove(BIV)
         text += "."
         if alike:
-            text += f" Not shown to be worse: {'; '.join(alike)}."
+            text += f" Close to it, and not shown to be worse: {'; '.join(alike)}."
+        if open_:
+            errors = "; ".join(
+                f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"
+                for m in open_
+            )
+            text += f" Far above it, though these rows are too few to be sure: {errors}."
         return text
 
     def told(self) -> dict[str, Any]:
@@ -200,7 +223,8 @@ class Comparison:
                 "mse_over_label_variance": m.mse.value / self.label_variance,
                 "above_best": m.to_best.value,
                 "above_best_stderr": m.to_best.stderr,
-                "as_good_as_best": m.as_good,
+                "as_good_as_best": m.as_good(self.label_variance),
+                "shown_worse_than_best": m.shown_worse,
                 "seconds": m.seconds,
                 "chosen": m.chosen,
             }

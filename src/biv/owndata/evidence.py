@@ -73,6 +73,7 @@ class Evidence:
         coverage: How often labels lie within the intervals that are predicted, by their level.
         look_at: The rows that are furthest off.
         remarks: What else there is to look at.
+        finding: What residuals say about the error bars; None without any.
     """
 
     target: str
@@ -88,6 +89,7 @@ class Evidence:
     coverage: dict[str, list[float]]
     look_at: list[dict[str, Any]]
     remarks: list[dict[str, str]]
+    finding: dict[str, str] | None = None
 
     @classmethod
     def of_model(cls, model: BIVRegressor, table: LabelledTable, *, seed: int = 0) -> Evidence:
@@ -116,7 +118,7 @@ class Evidence:
                 places,
                 predicted,
             )
-            seen = examine(table, fit, seed=seed)
+            seen = examine(table, fit, seed=seed, calibrated=model.calibrate_variance)
         return cls.of(
             table,
             Judged(places, predicted, std, noise[places]),
@@ -187,6 +189,7 @@ class Evidence:
                 for k in np.argsort(-off, kind="stable")[:LOOKED_AT]
             ],
             [] if seen is None else [remark._asdict() for remark in seen.remarks],
+            None if seen is None else seen.finding.told(),
         )
 
     def told(self) -> dict[str, Any]:

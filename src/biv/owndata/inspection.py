@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv import metrics
+from biv import findings, metrics
 from biv.datasets import LabelledTable
-from biv.errorbars import is_impossible, misread
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
+from biv.findings import Finding, ranks
 from biv.modelfile import plain
-from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.learnable import require_learnable
-from biv.owndata.relation import RELATED, label_correlation, ranks
+from biv.owndata.relation import RELATED, label_correlation
 from biv.weights import effective_batch_size, inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]
@@ -29,9 +28,7 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 HUGE = 100.0  # times the label variance: such a label says next to nothing
 COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
 FAR_OFF = 5.0  # standard deviations
-OPTIONS = {"variance": "--target-var", "std": "--target-std"}
 ROWS_SHOWN, COLUMNS_SHOWN = 5, 3
-FACTOR_RANGE = (0.8, 1.25)  # of right error bars
 
 
 class Remark(NamedTuple):
@@ -61,6 +58,9 @@ class QuickFit:
         variance_factor_interval: Its 95 % interval.
         places: Which rows of the table.
         predicted: What members that have not seen them predict.
+        r2_stderr: The standard error of `r2`.
+        r2_alike: The same R² with all labels alike, which does not rest on the smallest error bars.
+        r2_alike_stderr: Its standard error.
     """
 
     rows: int
@@ -71,6 +71,9 @@ class QuickFit:
     variance_factor_interval: tuple[float, float] | None
     places: npt.NDArray[np.int64]
     predicted: Floats
+    r2_stderr: float = float("nan")
+    r2_alike: float = float("nan")
+    r2_alike_stderr: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Inspection:
         fit: The quick fit.
         worth: How many times as many labels without weights 1/(σ²+τ²) teach as much.
         remarks: What to look at.
+        finding: What the residuals say about the error bars.
     """
 
     table: LabelledTable
@@ -96,6 +100,7 @@ class Inspection:
     fit: QuickFit
     worth: float
     remarks: list[Remark]
+    finding: Finding
 
     @property
     def gain(self) -> float:
@@ -122,6 +127,7 @@ class Inspection:
                     "expected_variance_reduction": self.gain,
                     "suggested_epsilon": relative,
                     "suggested_epsilon_absolute": self.fit.epsilon,
+                    "finding": self.finding.told(),
                     "remarks": [remark._asdict() for remark in self.remarks],
                 }
             )
@@ -160,7 +166,12 @@ def _known(given: Floats) -> Floats:
 
 
 def examine(
-    table: LabelledTable, fit: QuickFit, warned: Sequence[str] = (), *, seed: int = 0
+    table: LabelledTable,
+    fit: QuickFit,
+    warned: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    calibrated: bool = False,
 ) -> Inspection:
     """What there is to say of the error bars of a table beside a fit that is there already.
 
@@ -169,6 +180,7 @@ def examine(
         fit: Whichever.
         warned: What was said while it was fitted.
         seed: Of the rows that are looked at, where there are many.
+        calibrated: Whether the fit has multiplied the variances by its factor.
     """
     given = table.variance
     assert given is not None
@@ -180,8 +192,7 @@ def examine(
         *_stray_labels(table),
         *_common_values(table, given),
         *_related(table, variance, seed),
-        *(too_large := _too_large(table, variance, fit)),
-        *_residuals(table, variance, fit, too_large=bool(too_large)),
+        *_far_off(table, variance, fit),
         *(Remark("fit", text) for text in warned),
     ]
     return Inspection(
@@ -193,6 +204,7 @@ def examine(
         fit,
         worth_of_weights(finite + fit.tau2),
         remarks,
+        _finding(table, fit, calibrated=calibrated),
     )
 
 
@@ -239,17 +251,22 @@ def _quick_fit(
         )
     # That training was cut short is of no interest here; factors have a remark of their own.
     told = [str(w.message) for w in caught if "categories in" in str(w.message)]
-    r2 = metrics.noise_corrected_r2(model.out_of_fold_, y, own).value
+    r2, alike = (
+        metrics.noise_corrected_r2(model.out_of_fold_, y, own, weighted=weighted)
+        for weighted in (True, False)
+    )
     return (
         QuickFit(
             len(places),
             float(model.tau2_),
             float(model.epsilon_ or 0.0),
-            r2,
+            r2.value,
             model.variance_factor_,
             model.variance_factor_interval_,
             places,
             model.out_of_fold_,
+            r2.stderr,
+            *alike,
         ),
         told,
     )
@@ -330,6 +347,8 @@ def _stray_labels(table: LabelledTable) -> list[Remark]:
 
 def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     used = np.flatnonzero(np.isfinite(variance))
+    if len(used) < findings.FEWEST_JUDGED:  # of which many are correlated by chance
+        return []
     used = used[sample(len(used), FITTED_ROWS, seed)]
     own = ranks(variance[used])
     remarks = []
@@ -362,58 +381,31 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     return remarks
 
 
-def _too_large(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:
-    mse = metrics.noise_corrected_mse(fit.predicted, table.y[fit.places], variance[fit.places])
-    return [Remark("too large", TOO_LARGE.rstrip("?"))] if is_impossible(*mse) else []
+def _finding(table: LabelledTable, fit: QuickFit, *, calibrated: bool) -> Finding:
+    assert table.variance is not None
+    taken = "variance" if table.target.std is None else "std"
+    return findings.judge(
+        fit.predicted,
+        table.y[fit.places],
+        table.variance[fit.places],
+        None if table.target.interval is not None else taken,  # whose ends are no σ
+        findings.OPTIONS,
+        calibrated=fit.variance_factor if calibrated else None,
+    )
 
 
-def _misread(table: LabelledTable, fit: QuickFit) -> str | None:
-    if table.variance is None or table.target.interval is not None:  # whose ends are no σ
-        return None
-    given = table.variance[fit.places]
-    known, taken = np.isfinite(given), "variance" if table.target.std is None else "std"
-    return misread(fit.predicted[known], table.y[fit.places][known], given[known], taken, OPTIONS)
-
-
-def _residuals(
-    table: LabelledTable, variance: Floats, fit: QuickFit, *, too_large: bool
-) -> list[Remark]:
-    remarks = []
+def _far_off(table: LabelledTable, variance: Floats, fit: QuickFit) -> list[Remark]:
     own = variance[fit.places]
-    told = _misread(table, fit)
-    if told is not None:
-        remarks.append(Remark("misread", told))
-    elif fit.variance_factor_interval is not None:
-        low, high = fit.variance_factor_interval
-        if high < FACTOR_RANGE[0] or (low > FACTOR_RANGE[1] and not too_large):
-            size = "too large" if high < 1 else "too small"
-            text = (
-                f"by the residuals of rows left out, σ² seems {size}: it should be multiplied by "
-                f"{fit.variance_factor:.3g} ({low:.3g} to {high:.3g}). Are σ, σ², the units and "
-                "the level of an interval what you took them for? If it is a common factor, biv "
-                "train --calibrate-variance corrects it"
-            )
-            if low > 1:
-                text += (
-                    ". A model that is worse where labels are noisier looks as if there were one; "
-                    "calibrating then does harm"
-                )
-            if low <= 0:
-                text = (
-                    "squared residuals of rows left out do not grow with σ²: these error bars seem "
-                    "to say nothing about the labels' noise"
-                )
-            remarks.append(Remark("factor", text))
     with np.errstate(invalid="ignore"):
         off = np.abs(table.y[fit.places] - fit.predicted) / np.sqrt(own + fit.tau2)
     off = np.where(np.isfinite(own) & np.isfinite(off), off, 0.0)
     worst = np.argsort(-off)[:ROWS_SHOWN]
     worst = worst[off[worst] > FAR_OFF]
-    if len(worst):
-        text = (
-            f"{_labels((off > FAR_OFF).sum())} of {len(off):,}: more than {FAR_OFF:g} standard "
-            f"deviations from what a fit without them predicts, up to {off.max():.1f}"
-        )
-        more = ", ..." if (off > FAR_OFF).sum() > ROWS_SHOWN else ""
-        remarks.append(Remark("far off", text, table.where(*fit.places[worst]) + more))
-    return remarks
+    if not len(worst):
+        return []
+    text = (
+        f"{_labels((off > FAR_OFF).sum())} of {len(off):,}: more than {FAR_OFF:g} standard "
+        f"deviations from what a fit without them predicts, up to {off.max():.1f}"
+    )
+    more = ", ..." if (off > FAR_OFF).sum() > ROWS_SHOWN else ""
+    return [Remark("far off", text, table.where(*fit.places[worst]) + more)]

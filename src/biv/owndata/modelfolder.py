@@ -22,6 +22,7 @@ from biv.datasets.columns import Schema
 from biv.datasets.files import write_atomically
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
+from biv.findings import ErrorBarWarning
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
@@ -109,15 +110,9 @@ class ModelFolder:
             warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
         model = BIVRegressor(**settings, checkpoint=checkpoint)
         try:
-            # As the column was given, so that the estimator can tell if it seems to be something
-            # else. The root of a square is exactly what was squared.
-            bars = {"y_var": table.variance}
-            if table.target.std is not None and table.variance is not None:
-                bars = {"y_std": np.sqrt(table.variance)}
             with warnings.catch_warnings():
-                if table.target.interval is not None:  # whose ends are no σ
-                    warnings.filterwarnings("ignore", "y_var seems to hold")
-                model.fit(table.features, table.y, **bars, sample_weight=table.weight)
+                warnings.simplefilter("ignore", ErrorBarWarning)  # it is in the evidence below
+                model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
         except ValueError:  # of rows or settings that cannot be: there is nothing to go on from
             if not resumes:
                 checkpoint.unlink(missing_ok=True)
@@ -133,6 +128,7 @@ class ModelFolder:
             "result": summary(model, table.y, table.variance, table.weight),
         }
         evidence = Evidence.of_model(model, table, seed=settings.get("random_state") or 0)
+        about["result"]["finding"] = evidence.finding
         about |= {
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
@@ -301,9 +297,15 @@ def summary(
         )
         for weighted in (True, False)
     )
-    r2 = metrics.Score(1 - mse.value / label_variance, mse.stderr / label_variance)
+    r2, plain_r2 = (
+        metrics.Score(1 - score.value / label_variance, score.stderr / label_variance)
+        for score in (mse, plain_mse)
+    )
     if weight is None:
-        r2 = metrics.noise_corrected_r2(model.out_of_fold_, y, noise)
+        r2, plain_r2 = (
+            metrics.noise_corrected_r2(model.out_of_fold_, y, noise, weighted=weighted)
+            for weighted in (True, False)
+        )
     told = {
         "epoch": model.n_epochs_,
         "epochs": len(model.history_),
@@ -311,6 +313,8 @@ def summary(
         "mse_stderr": mse.stderr,
         "r2": r2.value,
         "r2_stderr": r2.stderr,
+        "r2_all_labels_alike": plain_r2.value,
+        "r2_all_labels_alike_stderr": plain_r2.stderr,
         "mse_all_labels_alike": plain_mse.value,
         "mse_all_labels_alike_stderr": plain_mse.stderr,
         "rank_correlation_with_label": label_correlation(y, variance),

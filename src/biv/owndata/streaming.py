@@ -228,6 +228,7 @@ def train_streamed(
         target,
     )
     evidence = replace(Evidence.of_model(model, rows, seed=settings.seed), rows=survey.rows)
+    result["finding"] = evidence.finding
     about |= {
         "result": result,
         "seconds": time.perf_counter() - start,

@@ -20,7 +20,7 @@ def text(found: Comparison) -> str:
         difference = method.to_best
         above = "" if method is best else f"{difference.value / scale:+.4f}"
         if above:
-            above += f" ± {difference.stderr / scale:.4f}{'' if method.as_good else ' *'}"
+            above += f" ± {difference.stderr / scale:.4f}{' *' if method.shown_worse else ''}"
         rows.append(
             (
                 method.name,

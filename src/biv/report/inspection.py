@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import math
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biv.datasets.files import write_atomically
+from biv.findings import SILENT
 from biv.owndata import Inspection
 from biv.owndata.evidence import binned_residuals, weight_shares
 from biv.report.figures import STYLE
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 POINTS = 4000  # shown at most, of a cloud
 BINS = 60
+LEAST_GAP = 0.02  # between two R², that is worth a word
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
@@ -43,39 +45,31 @@ def text(seen: Inspection) -> str:
         f"Weights 1/σ² alone would rest on {seen.effective_sample_size:,.1f} of "
         f"{np.isfinite(seen.variance).sum():,} labels (effective sample size).",
     ]
-    kinds = {remark.kind for remark in seen.remarks}
-    too_large, misread = "too large" in kinds, "misread" in kinds
-    if not (too_large or misread):  # else R² is of no use, nor is what there seems to be to gain
+    finding = seen.finding
+    if not finding.voids_scores:
         lines.append(
             f"A quick fit on {fit.rows:,} rows reaches R² {fit.r2:.3f} to the true labels of rows "
-            f"that it has not seen; its own error has a variance τ² of {fit.tau2:.4g}."
+            f"that it has not seen ({fit.r2_alike:.3f} if all labels count alike in it); its own "
+            f"error has a variance τ² of {fit.tau2:.4g}."
         )
-    if low < high and not (too_large or misread):
+        if low < high:
+            lines += disagreement(fit.r2, fit.r2_stderr, fit.r2_alike, fit.r2_alike_stderr)
+    if low < high and finding.kind in (*SILENT, "factor"):
         lines.append(
             f"What is to be gained, if they are right: as far as the noise of the labels is what "
             f"limits a model, weights 1/(σ²+τ²) lower its variance by {seen.gain:.0%}, as "
             f"{seen.worth:.3g} times as many labels would."
         )
-    if fit.variance_factor_interval is not None:
-        lines.append(
-            "Are they right? No: they seem to be something else."
-            if misread
-            else "Are they right? "
-            + factor_text(fit.variance_factor, fit.variance_factor_interval, too_large=too_large)
-            + "."
-        )
+    lines.append(f"Finding: {finding.text}.")
     lines.append(
         f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): the "
         "τ² of a shorter fit before, or a fifth of it where that predicts better. `biv train` "
         "finds it by itself."
     )
-    doubted = fit.variance_factor_interval is not None and not (
-        fit.variance_factor_interval[0] <= 1 <= fit.variance_factor_interval[1]
-    )
-    nothing = f"Nothing {'else ' if doubted else ''}about them looks odd."
+    nothing = f"Nothing {'' if finding.kind in SILENT else 'else '}about them looks odd."
     lines += ["", "To look at:" if seen.remarks else nothing]
     for remark in seen.remarks:
-        end = "?" if remark.kind in ("zero", "duplicated", "too large") else "."
+        end = "?" if remark.kind in ("zero", "duplicated") else "."
         lines.append(f"- {remark.text}{end}")
         if remark.rows:
             lines.append(f"  {remark.rows}")
@@ -93,23 +87,19 @@ def text(seen: Inspection) -> str:
     return "\n".join(wrapped)
 
 
-def factor_text(
-    factor: float | None, interval: Sequence[float | None], *, too_large: bool = False
-) -> str:
-    """What residuals say about the size of σ²; `too_large` where the error to the truth is below 0.
+def disagreement(r2: float, stderr: float, alike: float, alike_stderr: float) -> list[str]:
+    """How σ was obtained, where R² is lower by the reliable labels than with all labels alike.
 
-    Then a factor of 1 or more, which is a slope, does not make up for it.
+    Where each σ² is unbiased but scatters, as it does if it comes from a few repeats, the score
+    with all labels alike is right, and the other too low.
     """
-    low, high = (np.nan if end is None else end for end in interval)
-    if factor is None or not np.isfinite(factor) or low <= 0:
-        silent = high < 1 / 3
-        return (
-            "No: squared residuals do not grow with σ²" if silent else "The residuals do not tell"
-        )
-    if too_large and not high < 1:
-        return "No: they are larger than the labels' noise"
-    told = f"by the residuals, σ² should be multiplied by {factor:.2f} ({low:.2f} to {high:.2f})"
-    return f"Yes: {told}" if low <= 1 <= high else f"Perhaps not: {told}"
+    if not alike - r2 > max(LEAST_GAP, 2 * math.hypot(stderr, alike_stderr)):
+        return []
+    return [
+        f"How was σ obtained? R² is {r2:.3f} by the labels of small error bars, but {alike:.3f} "
+        "with all labels alike, and the second is right if each σ comes from a few repeats, of "
+        "which some are small by chance (see: biv docs checking)."
+    ]
 
 
 def draw(seen: Inspection) -> Figure:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from biv.findings import SILENT
 from biv.owndata import ModelFolder
 from biv.owndata.evidence import Evidence
 from biv.owndata.methods import BIV, SHUFFLED
@@ -29,7 +30,7 @@ from biv.report.page import (
     made,
     quoted,
 )
-from biv.report.trained import are_right, caveats
+from biv.report.trained import caveats
 
 Z = 1.96  # standard errors to each side: 95 %
 OFF_SCALE = 12.0  # times the median above the best: what lies beyond is named, not drawn
@@ -55,6 +56,8 @@ def of_model(folder: ModelFolder, place: str) -> Page:
         _about_model(folder, place),
     ]
     first, *more = _answers(evidence, folder.comparison)
+    if evidence.finding is not None and evidence.finding["kind"] not in SILENT:
+        more.append(f"Finding about the error bars: {evidence.finding['text']}.")
     more += caveats(result)
     if result["r2"] < 2 * result["r2_stderr"]:
         more = [first, *more]
@@ -176,7 +179,7 @@ def _model_figures(evidence: Evidence, result: Mapping[str, Any]) -> Figures:
         Figure(
             "R² to the true labels" if evidence.bars else "R²",
             f"{result['r2']:.3f}",
-            f"± {result['r2_stderr']:.3f}, of {UNSEEN}",
+            f"± {result['r2_stderr']:.3f}, of {UNSEEN}{_alike(result)}",
         ),
         *_label_figures(evidence, result["effective_sample_size"]),
     ]
@@ -184,6 +187,14 @@ def _model_figures(evidence: Evidence, result: Mapping[str, Any]) -> Figures:
         note = f"{result['relative_epsilon']:.3g} of the label variance"
         found.append(Figure("ε", f"{result['epsilon']:.4g}", note))
     return Figures(found)
+
+
+def _alike(result: Mapping[str, Any]) -> str:
+    """The same score without trust in the small error bars; of an older model there is none."""
+    if result["variance_factor_interval"] is None or "r2_all_labels_alike" not in result:
+        return ""
+    value, stderr = result["r2_all_labels_alike"], result["r2_all_labels_alike_stderr"]
+    return "" if value is None else f"; {value:.3f} ± {stderr:.3f} with all labels alike"
 
 
 def _compare_command(folder: ModelFolder) -> str:
@@ -231,6 +242,8 @@ def _error_bars(evidence: Evidence) -> list[Section]:
         _bars_chart(evidence, bars),
         table,
     ]
+    if evidence.finding is not None:
+        parts.append(Text(f"Finding: {evidence.finding['text']}."))
     if evidence.remarks:
         items = [
             f"{r['text']}{'?' if r['kind'] in ('zero', 'duplicated') else '.'}"
@@ -360,7 +373,7 @@ def _bought(evidence: Evidence, told: Mapping[str, Any] | None, command: str) ->
                 Cell(f"{m['mse_stderr'] / scale:.4f}", m["mse_stderr"] / scale),
                 Cell(f"{m['above_best'] / scale:+.4f}", m["above_best"] / scale),
                 Cell(f"{m['above_best_stderr'] / scale:.4f}", m["above_best_stderr"] / scale),
-                "no" if m["as_good_as_best"] else "yes",
+                "yes" if m.get("shown_worse_than_best", not m["as_good_as_best"]) else "no",
                 Cell(f"{m['seconds']:.0f}", float(m["seconds"])),
                 m["chosen"],
             ]
@@ -670,9 +683,6 @@ def _about_model(folder: ModelFolder, place: str) -> Section:
         ("label variance", f"{result['label_variance']:.5g}"),
         ("τ²", f"{result['tau2']:.5g}"),
     ]
-    if result["variance_factor_interval"] is not None:
-        told = are_right(result)
-        facts.append(("are the error bars right?", told))
     facts += [
         ("time", f"{about['seconds']:.0f} s"),
         ("biv", metadata.version("biv")),

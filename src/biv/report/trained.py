@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from biv.errorbars import is_impossible
-from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.relation import RELATED
-from biv.report.inspection import factor_text
-
-
-def are_right(result: Mapping[str, Any]) -> str:
-    """What the residuals say about the error bars, of which there must be some."""
-    return factor_text(
-        result["variance_factor"],
-        result["variance_factor_interval"],
-        too_large=is_impossible(result["mse"], result["mse_stderr"]),
-    )
+from biv.report.inspection import disagreement
 
 
 def caveats(result: Mapping[str, Any]) -> list[str]:
@@ -26,10 +15,11 @@ def caveats(result: Mapping[str, Any]) -> list[str]:
     Args:
         result: What a fit found out, as a model folder keeps it.
     """
-    said = []
-    if is_impossible(result["mse"], result["mse_stderr"]):
-        said.append(TOO_LARGE)
-    if abs(result["rank_correlation_with_label"]) >= RELATED:
+    names = ("r2", "r2_stderr", "r2_all_labels_alike", "r2_all_labels_alike_stderr")
+    r2 = [float("nan") if result.get(name) is None else result[name] for name in names]
+    said = disagreement(*r2)
+    few = (result.get("finding") or {}).get("kind") == "few"
+    if not few and abs(result["rank_correlation_with_label"]) >= RELATED:
         said.append(
             "Error bars go with the label (rank correlation "
             f"{result['rank_correlation_with_label']:+.2f}), so that these scores tell of one end "

@@ -1,0 +1,255 @@
+"""One finding about error bars: the right kind of it, and no advice that leads to its opposite."""
+
+import numpy as np
+import pytest
+
+from biv import metrics
+from biv.findings import FEWEST_JUDGED, INSTEAD, OPTIONS, PYTHON, SILENT, judge, ranks
+
+DRAWS = 8
+
+
+def labels(rng, rows):
+    """Predictions with an error of their own, noisy labels, and the σ of each."""
+    truth, sigma = 3 * rng.normal(size=rows), np.exp(rng.normal(0, 0.6, size=rows))
+    return truth + 0.5 * rng.normal(size=rows), truth + sigma * rng.normal(size=rows), sigma
+
+
+def some_are(values, share):
+    def column(rng, sigma):
+        there = rng.random(len(sigma)) < share
+        return np.where(there, rng.choice(values, len(sigma)), sigma)
+
+    return column
+
+
+PLACEHOLDERS = np.array([0, 0.001, 2, 99])
+COLUMNS = {  # the column, what it was given as, and the kinds that are right about it
+    "right": (lambda _, s: s, "std", {"consistent"}),
+    "σ for σ²": (lambda _, s: s, "variance", {"misread", "factor", "shape"}),
+    "σ² for σ": (lambda _, s: s**2, "std", {"misread", "factor"}),
+    "1/σ² for σ²": (lambda _, s: s**-2, "variance", {"misread"}),
+    "1/σ for σ": (lambda _, s: 1 / s, "std", {"misread"}),
+    "too large": (lambda _, s: 3 * s, "std", {"factor"}),
+    "too small": (lambda _, s: s / 3, "std", {"factor"}),
+    "shuffled": (lambda rng, s: rng.permutation(s), "std", {"nothing"}),
+    "equal": (lambda _, s: np.ones_like(s), "std", {"equal"}),
+    "placeholders": (lambda rng, s: rng.choice(PLACEHOLDERS, len(s)), "std", {"placeholders"}),
+    "ordered placeholders": (
+        lambda _, s: PLACEHOLDERS[np.digitize(s, np.quantile(s, [0.25, 0.5, 0.75]))],
+        "std",
+        {"placeholders"},
+    ),
+    "some placeholders": (some_are(PLACEHOLDERS, 0.3), "std", {"placeholders"}),
+    "some 99": (some_are([99.0], 0.1), "std", {"placeholders"}),
+    "two instruments": (lambda _, s: np.where(s > 1, 2.0, 0.5), "std", {"consistent"}),
+}
+
+
+def drawn(name, rows, seed):
+    """(prediction, label, column, what it is given as)."""
+    rng = np.random.default_rng([seed, rows])
+    pred, target, sigma = labels(rng, rows)
+    make, taken, _ = COLUMNS[name]
+    column = make(rng, sigma)
+    if name == "two instruments":  # by which labels really scatter
+        target = pred + column * rng.normal(size=rows)
+    return pred, target, column, taken
+
+
+def judged(pred, target, column, taken):
+    return judge(pred, target, column ** metrics.READINGS[taken], taken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_kind_is_right(name):
+    found = [judged(*drawn(name, 1500, seed)).kind for seed in range(DRAWS)]
+    assert sum(kind in COLUMNS[name][2] for kind in found) >= DRAWS - 1
+
+
+def followed(finding, pred, target, column, taken):
+    """What is found once the advice was followed."""
+    variance = column ** metrics.READINGS[taken]
+    if finding.kind == "factor":
+        return judge(pred, target, variance, taken, calibrated=finding.factor.value)
+    if finding.kind == "misread":
+        held = next(k for k in INSTEAD if f"seems to hold {INSTEAD[k][0]}, by" in finding.text)
+        _, do, instead = INSTEAD[held]
+        return judged(pred, target, 1 / column if "inverse" in do else column, instead)
+    assert finding.kind == "placeholders"
+    values, counts = np.unique(column, return_counts=True)
+    unknown = np.isin(column, values[counts >= 3])
+    return judge(pred, target, np.where(unknown, np.nan, variance), taken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [150, 600, 1500])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_an_advice_that_is_followed_leads_to_no_other(name, rows):
+    """After a misreading is corrected a factor may be left, though not a large one."""
+    for seed in range(DRAWS // 2):
+        own = drawn(name, rows, seed)
+        first = judged(*own)
+        if first.kind in (
+            *SILENT,
+            "nothing",
+            "shape",
+            "too large",
+        ):  # which advise nothing in particular
+            continue
+        second = followed(first, *own)
+        assert second.kind in (*SILENT, "factor"), (first.text, second.text)
+        assert second.kind != first.kind
+        assert not second.is_grave
+
+
+@pytest.mark.parametrize("rows", [5, FEWEST_JUDGED - 1])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_of_few_labels_nothing_is_said(name, rows):
+    finding = judged(*drawn(name, rows, 0))
+    assert finding.kind == "few"
+    assert f"at least {FEWEST_JUDGED}" in finding.text
+    assert not finding.is_grave
+
+
+def test_only_labels_with_an_error_bar_are_counted():
+    pred, target, column, taken = drawn("right", 1500, 0)
+    column[FEWEST_JUDGED - 1 :] = np.nan
+    column[200:300] = np.inf
+    assert judged(pred, target, column, taken).kind == "few"
+    column[300] = 1.0
+    assert judged(pred, target, column, taken).kind != "few"
+
+
+def test_one_huge_error_bar_does_not_decide():
+    pred, target, column, taken = drawn("right", 600, 0)
+    column[3] = 1e10
+    assert judged(pred, target, column, taken).kind == "consistent"
+    column[:] = np.where(np.arange(600) < 5, column, 0.0)  # nor is a column of zeros all huge
+    assert judged(pred, target, column, taken).kind != "few"
+
+
+def heavy(rng, rows):
+    sigma = np.exp(rng.normal(0, 0.6, rows))
+    return sigma, sigma * rng.standard_t(3, rows) / np.sqrt(3)
+
+
+def skewed(rng, rows):
+    sigma = rng.uniform(0.5, 2, rows)
+    noise = (rng.lognormal(size=rows) - np.exp(0.5)) / np.sqrt((np.e - 1) * np.e)
+    return sigma, sigma * noise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [120, 300, 1500])
+@pytest.mark.parametrize("noise", [heavy, skewed])
+def test_heavy_tails_are_seldom_taken_for_wrong_error_bars(noise, rows):
+    """A 95 % interval that excludes 1 is so in a quarter of these draws."""
+    kinds, excluded = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sigma, target = noise(rng, rows)
+        finding = judge(0.3 * rng.normal(size=rows), target, sigma**2)
+        kinds.append(finding.kind)
+        excluded.append(not finding.factor.low <= 1 <= finding.factor.high)
+    assert np.mean([kind not in SILENT for kind in kinds]) <= 0.15
+    assert np.mean([kind not in SILENT for kind in kinds]) <= np.mean(excluded)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [120, 300, 1500])
+def test_right_error_bars_are_not_accused(rows):
+    found = [judged(*drawn("right", rows, seed)) for seed in range(50)]
+    assert np.mean([finding.kind not in SILENT for finding in found]) <= 0.02
+    for finding in found:
+        if finding.kind == "consistent":  # an interval that holds 1 and 0.1 is no evidence
+            assert 1 / 3 < finding.factor.low < finding.factor.high < 3
+
+
+@pytest.mark.parametrize("scale", [3.0, 30.0])
+def test_error_bars_made_of_the_noisy_count_follow_its_noise(scale):
+    for seed in range(DRAWS):
+        rng = np.random.default_rng(seed)
+        rate = scale * np.exp(rng.normal(0, 0.7, 400))
+        n = rng.poisson(rate).astype(float)
+        pred = rate * (1 + 0.02 * rng.normal(size=400))
+        assert judge(pred, n, np.maximum(n, 1)).kind == "follows"
+        assert judge(pred, n, rate).kind in SILENT  # of the expected count they are right
+
+
+def test_error_bars_that_go_with_the_truth_do_not_follow_the_noise():
+    """The model misses half of the truth, so that residuals go with all that the truth does."""
+    for seed in range(DRAWS):
+        rng = np.random.default_rng(seed)
+        truth = rng.normal(size=600)
+        sigma = np.exp(truth / 2)
+        pred = 0.5 * truth + 0.3 * rng.normal(size=600)
+        assert judge(pred, truth + sigma * rng.normal(size=600), sigma**2).kind != "follows"
+
+
+def test_error_bars_larger_than_the_noise():
+    """σ for σ² near σ = ½, where the slope is 2σ = 1; and a column of one value."""
+    rng = np.random.default_rng(0)
+    sigma = rng.uniform(0.35, 0.65, size=800)
+    target = sigma * rng.normal(size=800)
+    pred = np.zeros(800)
+    finding = judge(pred, target, sigma)
+    assert finding.kind == "too large"
+    assert finding.factor.low < 1 < finding.factor.high
+    assert judge(pred, target, sigma**2).kind == "consistent"
+    assert judge(pred, target, np.full(800, 0.9)).kind == "too large"
+    assert judge(pred, target, np.full(800, 0.2)).kind == "equal"
+
+
+def test_a_factor_says_what_else_it_may_be():
+    pred, target, column, taken = drawn("too large", 1500, 0)
+    low = judge(pred, target, column**2, taken, OPTIONS)
+    assert "few repeats" in low.text
+    assert "worse where labels" not in low.text
+    assert OPTIONS["calibrate"] in low.text
+    assert low.factor.value == pytest.approx(1 / 9, rel=0.3)
+    high = judged(*drawn("too small", 1500, 0))
+    assert "worse where labels" in high.text
+    assert "few repeats" not in high.text
+    assert PYTHON["calibrate"] in high.text
+    assert high.is_grave
+    for finding in (low, high):
+        assert f"by {finding.factor.value:.3g} ({finding.factor.low:.3g} to" in finding.text
+
+
+def test_what_is_calibrated_is_judged_after_it():
+    pred, target, column, _ = drawn("too small", 1500, 0)
+    before = judge(pred, target, column**2)
+    after = judge(pred, target, column**2, calibrated=before.factor.value)
+    assert (before.kind, after.kind) == ("factor", "consistent")
+    assert after.factor.value == pytest.approx(1)
+    pred, target, shuffled, _ = drawn("shuffled", 1500, 0)
+    assert judge(pred, target, shuffled**2).kind == "nothing"
+    assert judge(pred, target, shuffled**2, calibrated=-0.1).kind == "equal"  # they are all 0
+    wrong = drawn("1/σ² for σ²", 1500, 0)[:3]
+    assert judge(*wrong, calibrated=0.1).kind == "misread"  # which no factor corrects
+
+
+def test_the_ends_of_an_interval_have_no_other_reading():
+    pred, target, column, _ = drawn("1/σ² for σ²", 1500, 0)
+    assert judge(pred, target, column, None).kind == "nothing"
+
+
+def test_a_reading_that_would_be_found_wrong_is_not_advised():
+    """20/σ², which is far from all that the column may be taken for."""
+    rng = np.random.default_rng(0)
+    column = np.exp(rng.normal(0, 0.8, size=1500))
+    target, pred = np.sqrt(20 / column) * rng.normal(size=1500), np.zeros(1500)
+    reading = metrics.misread(pred, target, column)
+    assert reading is not None
+    obeyed = judge(pred, target, column ** metrics.READINGS[reading], INSTEAD[reading][2])
+    assert obeyed.is_grave
+    assert judge(pred, target, column).kind == "nothing"
+
+
+def test_ranks_of_equal_values_are_their_mean():
+    expected = np.array([2, 2, 2, 4, 5]) - 3
+    found = ranks(np.array([1.0, 1.0, 1.0, 7.0, 9.0]))
+    assert found == pytest.approx(expected / np.sqrt((expected**2).sum()))
+    assert ranks(np.ones(3)).tolist() == [0, 0, 0]
