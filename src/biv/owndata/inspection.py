@@ -15,10 +15,11 @@ from biv.datasets import LabelledTable
 from biv.errorbars import is_impossible, misread
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
+from biv.leakage import ranks
 from biv.modelfile import plain
 from biv.owndata.impossible import TOO_LARGE
 from biv.owndata.learnable import require_learnable
-from biv.owndata.relation import RELATED, label_correlation, ranks
+from biv.owndata.relation import RELATED, label_correlation
 from biv.weights import effective_batch_size, inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]

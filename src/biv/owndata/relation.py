@@ -5,19 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from biv.leakage import ranks
+
 Floats = npt.NDArray[np.float64]
 
 RELATED = 0.3  # a rank correlation that is worth a word
-
-
-def ranks(values: Floats) -> Floats:
-    """From least to greatest, equal ones with their mean rank, centred and of unit length."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    found: Floats = (ends - (counts - 1) / 2)[place]
-    found = found - found.mean()
-    length = np.sqrt((found**2).sum())
-    return found / length if length > 0 else found
 
 
 def label_correlation(y: Floats, variance: Floats | None) -> float:
