@@ -196,10 +196,112 @@ def test_identifiers_are_left_out_and_said(tmp_path):
         data = read_table(write(tmp_path / "a.csv", lines), target="y")
     assert data.feature_names == ("x",)
     assert [str(w.message) for w in warned] == [
-        "column 'id' was left out: 150 different texts in 150 rows, as identifiers have",
+        "column 'id' was left out: 150 distinct texts in 150 filled cells, as identifiers have "
+        "(keep=['id'] keeps it)",
         "column 'empty' was left out: empty",
     ]
     assert {w.filename for w in warned} == {__file__}
+
+
+INCHIKEY = "ABCDEFGHIJKLMN-OPQRSTUVWX-Y"
+
+
+def with_texts(path, rows=200):
+    """Identifiers, most of them missing in one column; a true category; sequences."""
+    rng = np.random.default_rng(0)
+
+    def letters(alphabet, length):
+        return ["".join(rng.choice(list(alphabet), length)) for _ in range(rows)]
+
+    return write(path, [
+        "key,name,town,dna,x,y",
+        *(f"{''.join(rng.permutation(list(INCHIKEY)))},{f'Kepler-{k}' if k % 4 == 0 else ''},"
+          f"town {k % 60},{dna},{k * k % 7},{k}"
+          for k, dna in enumerate(letters("ACGT", 12))),
+    ])  # fmt: skip
+
+
+def kinds(table):
+    return {column.name: column.kind for column in table.schema.columns}
+
+
+def test_text_that_is_distinct_in_the_filled_cells_is_left_out(tmp_path):
+    """Whether it looks like a sequence, as an InChIKey does, or most cells are empty."""
+    path = with_texts(tmp_path / "a.csv")
+    table = LabelledTable.read(path, Target("y"))
+    assert kinds(table) == {"town": "category", "x": "number"}
+    assert table.schema.ignored == {
+        "key": "200 distinct sequences of 27 letters in 200 filled cells, as identifiers have",
+        "name": "50 distinct texts in 50 filled cells, as identifiers have",
+        "dna": "200 distinct sequences of 12 letters in 200 filled cells, as identifiers have",
+    }
+    assert table.schema.identifiers == ["key", "name", "dna"]
+
+
+def test_a_column_is_kept_by_keep_and_by_naming_it(tmp_path):
+    path = with_texts(tmp_path / "a.csv")
+    kept = LabelledTable.read(path, Target("y"), keep=["dna", "name"])
+    assert kinds(kept) == {
+        "name": "category", "town": "category", "dna": "sequence", "x": "number",
+    }  # fmt: skip
+    assert list(kept.schema.ignored) == ["key"]
+    named = LabelledTable.read(path, Target("y"), features=["dna"])
+    assert kinds(named) == {"dna": "sequence"}
+    as_categories = LabelledTable.read(path, Target("y"), categories=["key"])
+    assert kinds(as_categories)["key"] == "category"
+
+
+def test_sequences_that_occur_more_than_once_are_learned_from(tmp_path):
+    rng = np.random.default_rng(0)
+    dna = ["".join(rng.choice(list("ACGT"), 8)) for _ in range(180)]
+    lines = ["dna,y", *(f"{dna[k % 180]},{k}" for k in range(200))]  # 90 % are distinct
+    assert kinds(LabelledTable.read(write(tmp_path / "a.csv", lines), Target("y"))) == {
+        "dna": "sequence"
+    }
+
+
+def test_identifiers_of_a_long_table_are_judged_by_the_texts_that_were_counted(
+    tmp_path, monkeypatch
+):
+    """Beyond a number of texts none is counted: more cells do not make texts rarer."""
+    monkeypatch.setattr("biv.datasets.columns.COUNTED", 120)
+    monkeypatch.setattr("biv.datasets.tablefiles.ROWS", 50)
+    path = tmp_path / "a.parquet"
+    rng = np.random.default_rng(0)
+    dna = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(400)]
+    pd.DataFrame({"dna": dna, "x": 1.0, "y": np.arange(400.0)}).to_parquet(path)
+    table = LabelledTable.read(path, Target("y"))
+    reason = "150 or more distinct sequences of 12 letters in 400 filled cells, as identifiers have"
+    assert table.schema.ignored == {"dna": reason}
+
+
+def test_few_cells_make_no_identifier(tmp_path):
+    lines = ["a,b,y", *(f"{f'a {k}' if k < 19 else ''},b {k},{k}" for k in range(20))]
+    table = LabelledTable.read(write(tmp_path / "a.csv", lines), Target("y"))
+    assert kinds(table) == {"a": "category"}
+    assert table.schema.identifiers == ["b"]
+
+
+def test_where_only_an_identifier_is_left_the_error_says_how_to_keep_it(tmp_path):
+    path = with_texts(tmp_path / "a.csv")
+    with pytest.raises(
+        ValueError, match=r"a column to learn from; found none; 'key' has 200 .*\(--keep key, in"
+    ):
+        LabelledTable.read(path, Target("y"), ignore=["town", "x"])
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"keep": ["y"]}, "'y' cannot be kept: it is the label"),
+        ({"keep": ["key"], "ignore": ["key"]}, "'key' cannot be kept: it is to be left out too"),
+        ({"keep": ["key"], "features": ["x"]}, "'key' cannot be kept: it is not among the feat"),
+        ({"keep": ["kee"]}, "must have a column 'kee'; did you mean 'key'"),
+    ],
+)
+def test_what_cannot_be_kept(tmp_path, how, says):
+    with pytest.raises(ValueError, match=says):
+        read_table(with_texts(tmp_path / "a.csv"), target="y", **how)
 
 
 def test_codes_of_many_letters_are_no_sequences(tmp_path):
@@ -213,9 +315,11 @@ def test_codes_of_many_letters_are_no_sequences(tmp_path):
         "few,many,y",
         *(f"{a},{b},{k}" for k, (a, b) in enumerate(zip(few, many, strict=True))),
     ]
-    table = LabelledTable.read(write(tmp_path / "a.csv", lines), Target("y"))
-    assert [(c.name, c.kind, c.length) for c in table.schema.columns] == [("few", "sequence", 8)]
-    assert "many" in table.schema.ignored
+    path = write(tmp_path / "a.csv", lines)
+    table = LabelledTable.read(path, Target("y"), keep=["few", "many"])
+    assert [(c.name, c.kind, c.length) for c in table.schema.columns] == [
+        ("few", "sequence", 8), ("many", "category", 0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
@@ -302,8 +406,7 @@ def test_hours(tmp_path):
         (["x,y", "1,2", "inf,2"], {"target": "y"}, "row 2, column 'x' must be finite; found 'inf'"),
         (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be 0 or more, as an error bar is; found '-3'"),
         (["x,y,s", "1,2,1", "1,2,x"], {"target": "y", "target_var": "s"}, "row 2, column 's' must be a number; found 'x'"),
-        (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a'; found '2'"),
-        (["x,y,a,b", *["1,5,0.2,0.3"] * 12, *["1,0.2,0.1,0.4"] * 8], {"target": "y", "target_interval": ("a", "b")}, "most labels 'y' lie outside of their intervals, 'a' to 'b'. Are these distances"),
+        (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a', the lower end of the interval; found '2'"),
         (["x,y,a,b", "1,2,-inf,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'a' must be finite"),
         (["x,y,s", "1,2,1"], {"target": "y", "target_std": "s", "target_var": "s"}, "found variance and std"),
         (["x,y", "1,2"], {"target": "y", "target_std": "y"}, "must be different columns"),
@@ -497,10 +600,74 @@ def test_a_damaged_archive(tmp_path):
         read_table(path, **READ)
 
 
+def intervals(path, *, distances=False, outside=0, rows=200, signs=(-1, 1), centre=3.0, size=1.0):
+    """Labels with the ends of their intervals, or with distances from them."""
+    rng = np.random.default_rng(0)
+    y = centre + rng.normal(size=rows)
+    minus, plus = size * rng.uniform(0.1, 0.5, (2, rows))
+    shift = np.where(np.arange(rows) < outside, 5.0, 0.0)  # of intervals beyond their labels
+    base = 0 * y if distances else y + shift
+    frame = pd.DataFrame({"x": rng.normal(size=rows), "y": y})
+    frame["a"], frame["b"] = base + signs[0] * minus, base + signs[1] * plus
+    frame.to_csv(path, index=False)
+    return path
+
+
 @pytest.mark.parametrize(
-    "lines",
-    [["1,5,0.2,0.3"] * 19, ["1,5,0.2,0.3"] * 12 + ["1,0.2,0.1,0.4"] * 13, ["1,5,4.9,4.9"] * 40],
+    "how",
+    [
+        {},
+        {"outside": 20},  # 10 %
+        {"centre": 0.0},  # about 0, as distances are
+        {"centre": 0.0, "size": 20.0, "outside": 10},
+        {"distances": True, "rows": 19},
+    ],
 )
-def test_a_few_labels_outside_of_their_intervals_are_not_distances(tmp_path, lines):
-    path = write(tmp_path / "a.csv", ["x,y,a,b", *lines])
-    assert len(read_table(path, target="y", target_interval=("a", "b")).y) == len(lines)
+def test_intervals_hold_nearly_all_labels(tmp_path, how):
+    path = intervals(tmp_path / "a.csv", **how)
+    data = read_table(path, target="y", target_interval=("a", "b"))
+    assert len(data) == how.get("rows", 200)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"outside": 21}, "hold the labels; 21 of 200 labels 'y' lie outside. If they are dist"),
+        ({"distances": True}, "they look like − and [+] errors, on both sides of 0, and 200 of 20"),
+        ({"distances": True, "centre": 0.0}, "they look like − and [+] errors"),
+        ({"distances": True, "signs": (0.1, 1)}, "200 of 200 labels 'y' lie outside"),
+    ],
+)
+def test_distances_from_the_label_are_no_intervals(tmp_path, how, says):
+    path = intervals(tmp_path / "a.csv", **how)
+    with pytest.raises(ValueError, match=says) as raised:
+        read_table(path, target="y", target_interval=("a", "b"))
+    assert "add columns with the ends" in str(raised.value)
+    assert "biv.labels.asymmetric" in str(raised.value)
+
+
+def test_distances_that_are_mirror_images_are_told_though_they_hold_all_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    error = rng.uniform(5, 9, 50)
+    frame = pd.DataFrame({"x": 1.0, "y": rng.normal(size=50), "a": -error, "b": error})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="they look like − and [+] errors, .* and 0 of 50"):
+        read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
+    frame["y"] = 0.0  # of which they are the ends
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
+
+
+def test_a_label_that_was_rounded_beyond_its_interval_is_inside(tmp_path):
+    y = np.random.default_rng(0).normal(size=50)
+    frame = pd.DataFrame({"x": 1.0, "y": y.astype(np.float32), "a": y, "b": y})
+    frame.to_parquet(tmp_path / "a.parquet")
+    data = read_table(tmp_path / "a.parquet", target="y", target_interval=("a", "b"))
+    assert not data.variance.any()
+
+
+def test_ends_of_intervals_are_kept_with_their_rows(tmp_path):
+    path = write(tmp_path / "a.csv", ["x,y,a,b", "1,2,1,3", "2,,0,1", "3,4,,9"])
+    table = LabelledTable.read(path, Target("y", interval=("a", "b")))
+    np.testing.assert_array_equal(table.ends, [[1, 3], [np.nan, 9]])
+    assert LabelledTable.read(path, Target("y")).ends is None

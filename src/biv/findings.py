@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv._pages import named
+from biv.leakage import ranks
 from biv.errorbars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
@@ -286,13 +287,3 @@ def _follows(correlation: float) -> str:
         "as √n of a count n is, and weighting by them biases predictions"
         f"{named('error-bars')}"
     )
-
-
-def ranks(values: Array) -> Array:
-    """From least to greatest, equal ones with their mean rank, centred and of unit length."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    found: Array = (ends - (counts - 1) / 2)[place]
-    found = found - found.mean()
-    length = np.sqrt((found**2).sum())
-    return found / length if length > 0 else found

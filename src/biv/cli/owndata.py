@@ -50,19 +50,20 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
     )
     columns.add_argument("--level", type=float, help="of that interval (default: 0.95)")
     columns.add_argument("--weight", metavar="COLUMN", help="how much each row matters")
-    columns.add_argument(
-        "--features", nargs="+", metavar="COLUMN", help="learn from these (default: all others)"
-    )
-    columns.add_argument(
-        "--ignore", nargs="+", default=[], metavar="COLUMN", help="leave these out"
-    )
-    columns.add_argument(
-        "--category",
-        nargs="+",
-        default=[],
-        metavar="COLUMN",
-        help="columns of numbers that are names, as post codes",
-    )
+    for option, default, text in (
+        ("--features", None, "learn from these (default: all others)"),
+        ("--ignore", [], "leave these out"),
+        (
+            "--keep",
+            [],
+            "learn from these even if they look like identifiers (text of which at least 95 %% of "
+            "the filled cells are distinct) or like copies of the label",
+        ),
+        ("--category", [], "numeric columns to treat as categories (for example, post codes)"),
+    ):
+        columns.add_argument(
+            option, nargs="+", action="extend", default=default, metavar="COLUMN", help=text
+        )
 
 
 def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
@@ -150,13 +151,18 @@ def read(options: argparse.Namespace) -> LabelledTable:
             target(options),
             features=options.features,
             ignore=options.ignore,
+            keep=options.keep,
             categories=options.category,
             after_part=bar.update,
         )
     if table.unlabelled:
         note(f"{table.unlabelled:,} rows have no {options.target!r} and were left out")
-    for name, reason in table.schema.ignored.items():
-        note(f"column {name!r} was left out: {reason}")
+    from biv.owndata.learnable import column_remarks, refuse_copies
+
+    for remark in column_remarks(table.schema, table.features, options.keep):
+        note(remark)
+    source = ", ".join(map(str, list(table.files)[:COLUMNS_SHOWN]))
+    refuse_copies(source, table.target, table.features, table.y, table.ends, options.keep)
     _note_missing(table)
     _note_names(table)
     return table

@@ -240,6 +240,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
             ranks=ranks,
             features=options.features,
             ignore=options.ignore,
+            keep=options.keep,
             categories=options.category,
             force=options.force,
             threads=(os.cpu_count() or 1) if options.jobs == -1 else options.jobs,

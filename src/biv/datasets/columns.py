@@ -18,6 +18,7 @@ from biv.datasets.tablefiles import (
     require_pandas,
     trimmed,
 )
+from biv.leakage import is_identifier
 
 TRUTHS = {"true": 1.0, "false": 0.0}
 DATE = re.compile(
@@ -25,10 +26,11 @@ DATE = re.compile(
 )
 LETTERS = re.compile(r"[A-Za-z*.\-]{2,1000}")
 FEW_LETTERS = 30  # of an alphabet: amino acids and a stop, nucleotides
-MANY = 100  # different texts, in more than half of the rows: identifiers, or sequences
+MANY = 100  # distinct texts, in more than half of the filled cells: too many for categories
 COUNTED = 20_000  # different texts that are counted at all
 NEARLY = 0.9  # of the cells are numbers: then the others are slips
 DAY = 86_400.0
+LIKE_IDENTIFIERS = ", as identifiers have"  # ends the reason why such a column is left out
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Column:
         name: As in the files.
         kind: "number"; "truth" (true and false, as 1 and 0); "category"; "date" (ISO 8601: the day,
             the day of the year, the day of the week, and the hour if there are any); "sequence"
-            (texts of equal length over few letters: a category for each position).
+            (texts of equal length over few letters: a category for each position). A text column
+            of which at least 95 % of 20 or more filled cells are distinct is left out.
         length: Of a sequence.
         hours: Whether a date has a time of day.
     """
@@ -125,7 +128,7 @@ class Guess:
     name: str
     kinds: set[str] = field(default_factory=lambda: {"number", "truth", "date", "sequence"})
     known: int = 0
-    rows: int = 0
+    counted: int = 0  # of the known cells, those whose distinct texts are in `different`
     numbers: int = 0
     hours: bool = False
     lengths: set[int] = field(default_factory=set)
@@ -140,7 +143,7 @@ class Guess:
         kind = _kind(column)
         if kind not in ("number", "truth"):  # a date may or may not have hours
             return None
-        return cls(column.name, kinds={kind}, known=1, rows=1)
+        return cls(column.name, kinds={kind}, known=1)
 
     def __or__(self, other: Guess) -> Guess:
         """Of the cells of two parts together."""
@@ -148,7 +151,7 @@ class Guess:
             self.name,
             self.kinds & other.kinds,
             self.known + other.known,
-            self.rows + other.rows,
+            self.counted + other.counted,
             self.numbers + other.numbers,
             self.hours or other.hours,
             self.lengths | other.lengths,
@@ -161,7 +164,6 @@ class Guess:
     def look(self, part: Part) -> None:
         """At the cells of one more part."""
         column = part.cells.column(self.name)
-        self.rows += len(column)
         if not holds_cells(column):
             if str(column.type) != "null":
                 self.odd_type = str(column.type)
@@ -179,7 +181,8 @@ class Guess:
         there = good if good.all() else part.known(self.name)
         self.known += int(there.sum())
         if there.any() and (self.kinds - {"number"} or len(self.different) < COUNTED):
-            self._look_at(set(trimmed(column).filter(there).unique().to_pylist()))
+            texts = set(trimmed(column).filter(there).unique().to_pylist())
+            self._look_at(texts, int(there.sum()))
         if not good[there].all():
             self.kinds -= {"number"}
             self._remember(part)
@@ -191,9 +194,10 @@ class Guess:
             except ValueError as error:
                 self.slip = error
 
-    def _look_at(self, different: set[str]) -> None:
+    def _look_at(self, different: set[str], cells: int) -> None:
         if len(self.different) < COUNTED:
             self.different |= different
+            self.counted += cells
         if "truth" in self.kinds and not all(t.lower() in TRUTHS for t in different):
             self.kinds -= {"truth"}
         if "date" in self.kinds:
@@ -207,8 +211,11 @@ class Guess:
             if not (alike and all(LETTERS.fullmatch(t) for t in different)):
                 self.kinds -= {"sequence"}
 
-    def column(self) -> Column | str:
-        """The rule, or why there is none.
+    def column(self, *, keep: bool = False) -> Column | str:
+        """The rule, or why the column is left out.
+
+        Args:
+            keep: Whether to learn from it even if its texts are like those of identifiers.
 
         Raises:
             ValueError: Nearly all cells are numbers, and one is not.
@@ -220,17 +227,23 @@ class Guess:
         for kind in ("truth", "number", "date"):
             if kind in self.kinds:
                 return Column(self.name, kind, hours=self.hours and kind == "date")
-        alike = len(self.lengths) == 1 and len(self.letters) <= FEW_LETTERS
-        many = len(self.different) > max(MANY, min(self.rows, COUNTED) / 2)
         if self.slip is not None and self.numbers >= NEARLY * self.known:
             raise self.slip
-        if many and alike and "sequence" in self.kinds:
+        many = len(self.different) > max(MANY, min(self.counted, COUNTED) / 2)
+        alike = len(self.lengths) == 1 and len(self.letters) <= FEW_LETTERS
+        sequences = many and alike and "sequence" in self.kinds
+        left_out = is_identifier(len(self.different), self.counted) or (many and not sequences)
+        if left_out and not keep:
+            return self._like_identifiers(sequences=sequences)
+        if sequences:
             return Column(self.name, "sequence", length=max(self.lengths))
-        if many:
-            count = f"{min(len(self.different), COUNTED)}"
-            count += " or more" if len(self.different) >= COUNTED else ""
-            return f"{count} different texts in {self.rows} rows, as identifiers have"
         return Column(self.name, "category")
+
+    def _like_identifiers(self, *, sequences: bool) -> str:
+        more = " or more" if self.counted < self.known else ""
+        texts = f"sequences of {max(self.lengths)} letters" if sequences else "texts"
+        cells = f"{self.known:,} filled cell{'s' if self.known > 1 else ''}"
+        return f"{len(self.different):,}{more} distinct {texts} in {cells}{LIKE_IDENTIFIERS}"
 
 
 def looked_at(names: Sequence[str], parts: Iterable[Part]) -> list[Guess]:
@@ -260,24 +273,34 @@ class Schema:
         files: Files,
         names: Sequence[str],
         categories: Sequence[str] = (),
+        keep: Sequence[str] = (),
         after_part: Any = lambda _: None,
     ) -> Schema:
-        """By reading all rows once; `categories` are taken for what they are.
+        """By reading all rows once; see :meth:`agreed`.
 
         Raises:
             ValueError: A column of numbers has a cell that is none.
         """
-        return cls.agreed(looked_at(names, files.parts(names, after_part)), categories)
+        return cls.agreed(looked_at(names, files.parts(names, after_part)), categories, keep)
 
     @classmethod
-    def agreed(cls, guesses: Sequence[Guess], categories: Sequence[str] = ()) -> Schema:
+    def agreed(
+        cls, guesses: Sequence[Guess], categories: Sequence[str] = (), keep: Sequence[str] = ()
+    ) -> Schema:
         """By what was seen of each column.
+
+        Args:
+            guesses: What was seen.
+            categories: Columns that are categories, whatever they hold.
+            keep: Columns to learn from even if they look like identifiers.
 
         Raises:
             ValueError: A column of numbers has a cell that is none.
         """
         found = {
-            own.name: Column(own.name, "category") if own.name in categories else own.column()
+            own.name: Column(own.name, "category")
+            if own.name in categories
+            else own.column(keep=own.name in keep)
             for own in guesses
         }
         return cls(
@@ -289,6 +312,11 @@ class Schema:
     def names(self) -> list[str]:
         """Of the columns in the files."""
         return [column.name for column in self.columns]
+
+    @property
+    def identifiers(self) -> list[str]:
+        """Columns that were left out because they look like identifiers."""
+        return [n for n, reason in self.ignored.items() if reason.endswith(LIKE_IDENTIFIERS)]
 
     def __call__(self, part: Part) -> dict[str, Any]:
         """The features of a part, column by column."""

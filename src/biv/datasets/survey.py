@@ -35,6 +35,7 @@ class Rows:
         variance: σ², or None.
         weight: Importance, or None.
         places: Which row of the whole table each is, from 0 on.
+        ends: Of the labels' intervals, (N, 2), or None.
     """
 
     features: Any
@@ -42,6 +43,7 @@ class Rows:
     variance: Floats | None
     weight: Floats | None
     places: npt.NDArray[np.int64]
+    ends: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -49,9 +51,11 @@ class Rows:
     def __getitem__(self, which: npt.NDArray[Any]) -> Rows:
         """Some of them, by number or by truth."""
         frame = self.features.take(np.flatnonzero(which) if which.dtype == bool else which)
-        variance, weight = (c if c is None else c[which] for c in (self.variance, self.weight))
+        variance, weight, ends = (
+            c if c is None else c[which] for c in (self.variance, self.weight, self.ends)
+        )
         return Rows(
-            frame.reset_index(drop=True), self.y[which], variance, weight, self.places[which]
+            frame.reset_index(drop=True), self.y[which], variance, weight, self.places[which], ends
         )
 
     @classmethod
@@ -63,7 +67,8 @@ class Rows:
             values = [getattr(part, name) for part in parts]
             return None if values[0] is None else np.concatenate(values)
 
-        return cls(frame, column("y"), column("variance"), column("weight"), column("places"))
+        names = ("y", "variance", "weight", "places", "ends")
+        return cls(frame, *(column(name) for name in names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +113,7 @@ class Reader:
         if weight is not None:
             counts &= weight > 0
         places = self.groups.first(number) + np.arange(len(y))
-        rows = Rows(self.schema.frame(part), y, variance, weight, places)
+        rows = Rows(self.schema.frame(part), y, variance, weight, places, self.target.ends(part))
         drawn = np.random.default_rng([self.seed, number]).random(len(y))
         held_out = drawn < self.share_held_out
         if counts.all():

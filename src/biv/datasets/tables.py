@@ -20,7 +20,10 @@ from biv.features import FeatureEncoder
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST_DISTANCES = 20  # intervals without their labels, that they are told by
+FEWEST_INTERVALS = 20  # that are judged by whether they hold their labels
+MOST_OUTSIDE = 0.1  # share of the labels that may lie outside their intervals
+NEARLY_ALL = 0.95  # share of the intervals that hold 0, where these are distances from the label
+ROUNDING = 1e-6  # of a label beyond the end of its interval, relative
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,11 @@ class Target:
     def variances(self, part: Part) -> Floats | None:
         """σ², NaN where the cell is missing; None if no column has it."""
         if self.interval is not None:
-            low, high = (part.numbers(name) for name in self.interval)
-            for name, end in zip(self.interval, (low, high), strict=True):
-                part.refuse(name, np.isinf(end), "finite")
-            part.refuse(self.interval[1], high < low, f"at least as large as {self.interval[0]!r}")
-            known = ~np.isnan(low + high)
-            self._refuse_distances(part, low, high)
-            variance = np.full(len(low), np.nan)
-            variance[known] = labels.interval(low[known], high[known], level=self.level).variance
+            ends = self.ends(part)
+            assert ends is not None
+            known = ~np.isnan(ends).any(axis=1)
+            variance = np.full(len(ends), np.nan)
+            variance[known] = labels.interval(*ends[known].T, level=self.level).variance
             return variance
         if not self.error_bars:
             return None
@@ -98,18 +98,48 @@ class Target:
         part.refuse(self.error_bars[0], bar < 0, "0 or more, as an error bar is")
         return bar if self.std is None else np.square(bar)
 
-    def _refuse_distances(self, part: Part, low: Floats, high: Floats) -> None:
-        assert self.interval is not None
-        y = part.numbers(self.name)
-        known = (~np.isnan(y + low + high)) & (low >= 0) & (low < high)
-        outside = known & ((y < low) | (y > high))
-        if known.sum() >= FEWEST_DISTANCES and outside.sum() > len(y) / 2:
-            raise ValueError(
-                f"{part.path}: most labels {self.name!r} lie outside of their intervals, "
-                f"{self.interval[0]!r} to {self.interval[1]!r}. Are these distances from the "
-                "label, and not the ends? biv.labels.asymmetric makes labels and variances of such"
-                f"{see('variance')}"
-            )
+    def ends(self, part: Part) -> Floats | None:
+        """The ends of the intervals, (N, 2), NaN where a cell is missing; None without any."""
+        if self.interval is None:
+            return None
+        low, high = (part.numbers(name) for name in self.interval)
+        for name, end in zip(self.interval, (low, high), strict=True):
+            part.refuse(name, np.isinf(end), "finite")
+        wanted = f"at least as large as {self.interval[0]!r}, the lower end of the interval"
+        part.refuse(self.interval[1], high < low, wanted)
+        return np.stack([low, high], axis=1)
+
+    def require_inside(self, source: object, y: Floats, ends: Floats | None) -> None:
+        """Refuse intervals that do not hold their labels, such as distances from the labels.
+
+        At least 20 intervals must be known to be judged. At most 10 % of the labels may lie outside
+        their interval, and the intervals must not be mirror images about 0.
+
+        Raises:
+            ValueError: They do; the message says how to compute the ends.
+        """
+        if self.interval is None or ends is None:
+            return
+        known = ~np.isnan(y + ends.sum(axis=1))
+        y, (low, high) = y[known], ends[known].T
+        if len(y) < FEWEST_INTERVALS:
+            return
+        slack = ROUNDING * np.abs(y)
+        outside = int(((y < low - slack) | (y > high + slack)).sum())
+        mirrored = np.mean((low == -high) & (y != 0)) >= NEARLY_ALL
+        if outside <= MOST_OUTSIDE * len(y) and not mirrored:
+            return
+        names = [repr(name) for name in self.interval]
+        found = f"{outside:,} of {len(y):,} labels {self.name!r} lie outside"
+        if np.mean((low <= 0) & (high >= 0)) >= NEARLY_ALL:
+            found = f"they look like − and + errors, on both sides of 0, and {found}"
+        raise ValueError(
+            f"{source}: {' and '.join(names)} must be the ends of intervals that hold the labels; "
+            f"{found}. If they are distances from the label, add columns with the ends to the "
+            f"table, {self.name!r} minus the lower distance and {self.name!r} plus the upper one, "
+            "and name these, with --level 0.6827 for errors of one σ; or, in Python, let "
+            f"biv.labels.asymmetric make labels and variances of the distances{see('variance')}"
+        )
 
     def weights(self, part: Part) -> Floats | None:
         """Of the rows; None if no column has them."""
@@ -134,6 +164,7 @@ class LabelledTable:
         files: Where they are from, each with its number of rows.
         schema: What the columns mean.
         target: Which of them hold labels.
+        ends: Of the labels' intervals, (N, 2); None if error bars are given otherwise.
     """
 
     features: Any
@@ -145,6 +176,7 @@ class LabelledTable:
     files: dict[Path, int]
     schema: Schema
     target: Target
+    ends: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -172,6 +204,7 @@ class LabelledTable:
         *,
         features: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
+        keep: Sequence[str] = (),
         categories: Sequence[str] = (),
         after_part: Callable[[int], object] = lambda _: None,
     ) -> LabelledTable:
@@ -182,6 +215,8 @@ class LabelledTable:
             target: Where the labels are.
             features: Columns to learn from; None for all that `target` does not name.
             ignore: Columns to leave out.
+            keep: Columns to learn from even if they look like identifiers; those that `features`
+                names are kept anyway.
             categories: Columns whose numbers are names.
             after_part: Is told of so many rows read, each row twice.
 
@@ -197,10 +232,11 @@ class LabelledTable:
             (2, 1, [2.5, 4.5], [0.01, 0.09])
         """
         files = Files(paths)
-        names = chosen_columns(files, target, features, ignore, categories)
-        schema = Schema.guess(files, names, categories, after_part)
+        names = chosen_columns(files, target, features, ignore, keep, categories)
+        kept = (*keep, *(features or ()))
+        schema = Schema.guess(files, names, categories, kept, after_part)
         require_columns(schema, files)
-        kept: dict[str, list[Any]] = {}
+        found: dict[str, list[Any]] = {}
         counts: dict[Path, int] = {}
         before = unlabelled = 0
         for part in files.parts([*target.names, *schema.names], after_part):
@@ -211,16 +247,18 @@ class LabelledTable:
                 "y": y,
                 "variance": target.variances(part),
                 "weight": target.weights(part),
+                "ends": target.ends(part),
                 "rows": before + np.arange(len(y)),
             } | {f"x {name}": values for name, values in schema(part).items()}
             for name, values in columns.items():
                 if values is not None:
-                    kept.setdefault(name, []).append(values[used])
+                    found.setdefault(name, []).append(values[used])
             counts[part.path] = counts.get(part.path, 0) + len(y)
             before += len(y)
         if before == unlabelled:
             raise ValueError(f"{files} must have rows with a {target.name!r}; found none")
-        whole = {name: _joined(kept.pop(name)) for name in list(kept)}
+        whole = {name: _joined(found.pop(name)) for name in list(found)}
+        target.require_inside(files, whole["y"], whole.get("ends"))
         frame = {n.removeprefix("x "): whole.pop(n) for n in list(whole) if n.startswith("x ")}
         return cls(
             require_pandas().DataFrame(frame),
@@ -232,6 +270,7 @@ class LabelledTable:
             counts,
             schema,
             target,
+            whole.get("ends"),
         )
 
     def dataset(self) -> Dataset:
@@ -253,14 +292,15 @@ def chosen_columns(
     target: Target,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
     categories: Sequence[str] = (),
 ) -> list[str]:
     """The columns to learn from, by what :meth:`LabelledTable.read` is given.
 
     Raises:
-        ValueError: One is not there, or is a label too.
+        ValueError: One is not there, or is a label too; or `keep` names one that is left out.
     """
-    for name in (*target.names, *(features or ()), *ignore, *categories):
+    for name in (*target.names, *(features or ()), *ignore, *keep, *categories):
         files.require(name)
     if both := set(features or ()) & set(target.names):
         raise ValueError(f"{min(both)!r} cannot be a feature and a label or its error bar")
@@ -268,6 +308,13 @@ def chosen_columns(
         raise ValueError(f"{min(wrong)!r} cannot be a category and a label or its error bar")
     out = {*target.names, *ignore}
     wanted = files.columns if features is None else dict.fromkeys(features)
+    for names, why in (
+        (target.names, "is the label, its error bar or its weight"),
+        (ignore, "is to be left out too"),
+        ([n for n in keep if n not in wanted], "is not among the features"),
+    ):
+        if both := set(keep) & set(names):
+            raise ValueError(f"{min(both)!r} cannot be kept: it {why}")
     return [n for n in wanted if n not in out and n.strip()]
 
 
@@ -280,7 +327,12 @@ def require_columns(schema: Schema, files: Files) -> None:
     if not schema.columns and set(schema.ignored.values()) == {"empty"}:
         raise ValueError(f"{files} must have rows with cells to learn from; found none")
     if not schema.columns:
-        raise ValueError(f"{files} must have a column to learn from; found none")
+        name = next(iter(schema.identifiers), None)
+        hint = (
+            "" if name is None else f" (--keep {name}, in Python keep=[{name!r}], keeps {name!r})"
+        )
+        reasons = "".join(f"; {name!r} has {schema.ignored[name]}" for name in schema.identifiers)
+        raise ValueError(f"{files} must have a column to learn from; found none{reasons}{hint}")
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -301,15 +353,20 @@ def read_table(
     level: float = 0.95,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
     categories: Sequence[str] = (),
 ) -> Dataset:
     r"""A table with labels and error bars, out of CSV or Parquet files.
 
     What the columns hold is found out from all their cells. Numbers and truth values stay numbers;
     dates (ISO 8601) become the day, the day of the year, the day of the week and, if there is one,
-    the hour; other text is a category, a column of 0 and 1 for each, unless it is different in most
-    rows: texts of equal length over few letters are sequences, a category for each position, and
-    others are left out as identifiers are.
+    the hour; other text is a category, with a column of 0 and 1 for each distinct text. Texts of
+    equal length over few letters, more than 100 of them in more than half of the filled cells, are
+    sequences: a category for each position.
+
+    A text column is left out, with a warning, if it looks like an identifier: at least 95 % of its
+    filled cells are distinct (of 20 or more), or it has more than 100 distinct texts, in more than
+    half of its filled cells, that are no sequences. `keep` and `features` keep it.
 
     A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?; of Parquet,
     if it is null or NaN. A missing number becomes the median of its column, with a column that says
@@ -321,10 +378,13 @@ def read_table(
         target: Column of the labels.
         target_var: Column of σ²; or
         target_std: of σ; or
-        target_interval: the two of a confidence interval; or none of these.
+        target_interval: the two with the ends of a confidence interval that holds the label; or
+            none of these.
         level: Of the interval.
         features: Columns to learn from; None for all others.
         ignore: Columns to leave out.
+        keep: Columns to learn from even if they look like identifiers; those that `features` names
+            are kept anyway.
         categories: Columns whose numbers are names, as those of post codes.
 
     Raises:
@@ -346,7 +406,7 @@ def read_table(
     """
     chosen = Target(target, target_var, target_std, target_interval, level)
     table = LabelledTable.read(
-        paths, chosen, features=features, ignore=ignore, categories=categories
+        paths, chosen, features=features, ignore=ignore, keep=keep, categories=categories
     )
     if table.unlabelled:
         warnings.warn(
@@ -355,5 +415,6 @@ def read_table(
             stacklevel=3,  # beyond helps_with
         )
     for name, reason in table.schema.ignored.items():
-        warnings.warn(f"column {name!r} was left out: {reason}", UserWarning, stacklevel=3)
+        hint = f" (keep=[{name!r}] keeps it)" if name in table.schema.identifiers else ""
+        warnings.warn(f"column {name!r} was left out: {reason}{hint}", UserWarning, stacklevel=3)
     return table.dataset()

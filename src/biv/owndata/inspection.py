@@ -14,7 +14,8 @@ from biv import findings, metrics
 from biv.datasets import LabelledTable
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
-from biv.findings import Finding, ranks
+from biv.findings import Finding
+from biv.leakage import ranks
 from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import RELATED, label_correlation

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from biv._pages import see
-from biv.datasets import LabelledTable
+from biv.datasets import LabelledTable, Target
+from biv.datasets.columns import Schema
+from biv.leakage import integer_ids, label_copies
 
 FEWEST_ROWS = 2
 
@@ -56,3 +62,51 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         )
     if np.isinf(known).all():
         raise ValueError(f"{source}: every error bar in column {names} is infinite")
+
+
+def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> Iterator[str]:
+    """Name the columns that were left out, and integers that may be identifiers.
+
+    Args:
+        schema: What the columns mean.
+        features: A pandas frame of them.
+        keep: Columns that nothing is to be said about.
+    """
+    for name, reason in schema.ignored.items():
+        hint = f" (--keep {name} keeps it)" if name in schema.identifiers else ""
+        yield f"column {name!r} was left out: {reason}{hint}"
+    numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
+    for name in integer_ids((name, features[name].to_numpy()) for name in numbers):
+        yield (
+            f"column {name!r} holds mostly distinct integers: if it is an identifier, leave it out "
+            f"(--ignore {name})"
+        )
+
+
+def refuse_copies(
+    source: object,
+    target: Target,
+    features: Any,
+    y: npt.NDArray[np.float64],
+    ends: npt.NDArray[np.float64] | None,
+    keep: Sequence[str] = (),
+) -> None:
+    """Refuse numeric columns that repeat the label or an end of its interval, but for kept ones.
+
+    Raises:
+        ValueError: There is one (:func:`biv.leakage.label_copies`).
+    """
+    numbers = [n for n, dtype in features.dtypes.items() if dtype.kind == "f" and n not in keep]
+    columns = [(name, features[name].to_numpy()) for name in numbers]
+    labels = [(target.name, y)]
+    if target.interval is not None and ends is not None:
+        labels += zip(target.interval, ends.T, strict=True)
+    for label, values in labels:
+        if found := label_copies(columns, values):
+            names = list(map(str, found))
+            listed = ", ".join(f"{name!r} ({found[name]:+.4f})" for name in names)
+            raise ValueError(
+                f"{source}: columns to learn from must not repeat the label; by their rank "
+                f"correlations with {label!r}, these do: {listed}. Leave them out with --ignore "
+                f"{' '.join(names)}, or learn from them all the same with --keep {' '.join(names)}"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from biv.findings import ranks
+from biv.leakage import ranks
 
 Floats = npt.NDArray[np.float64]
 

@@ -34,6 +34,7 @@ from biv.modelfile import plain
 from biv.models import MLP
 from biv.modules import VarianceLoss
 from biv.owndata.evidence import Evidence
+from biv.owndata.learnable import column_remarks, refuse_copies
 from biv.owndata.modelfolder import (
     UNFINISHED,
     ModelFolder,
@@ -94,6 +95,7 @@ def train_streamed(
     ranks: Ranks,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
     categories: Sequence[str] = (),
     force: bool = False,
     threads: int = 1,
@@ -117,6 +119,8 @@ def train_streamed(
         ranks: This process, and those that it trains with.
         features: Columns to learn from; None for all that `target` does not name.
         ignore: Columns to leave out.
+        keep: Columns to learn from even if they look like identifiers, as those that `features`
+            names, or like copies of the label.
         categories: Columns whose numbers are names.
         force: Whether to replace a finished model, or an unfinished training of other rows or
             settings.
@@ -141,7 +145,7 @@ def train_streamed(
     shards = settings.shards or _shards(ranks.size, len(table))
     dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
     groups = range(ranks.rank, len(table), ranks.size)
-    schema = _schema(ranks, table, target, groups, features, ignore, categories)
+    schema = _schema(ranks, table, target, groups, features, ignore, keep, categories)
     reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
     told(
         f"{table.rows:,} rows in {len(table)} row groups; {len(schema.columns)} columns to learn "
@@ -150,9 +154,12 @@ def train_streamed(
     surveys = _surveys(ranks, reader, groups, progress=progress)
     survey = Survey.whole([surveys[group] for group in range(len(table))])
     ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target, settings))
-    if ranks.is_first:
-        _tell_of_gaps(schema, survey, target)
     held_out = Rows.joined(survey.held_out)
+    ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
+    if ranks.is_first:
+        _tell_of_gaps(survey, target)
+        for remark in column_remarks(schema, held_out.features, keep):
+            warnings.warn(remark, stacklevel=2)
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
     ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
     state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings, shards))
@@ -272,11 +279,12 @@ def _schema(
     groups: Sequence[int],
     features: Sequence[str] | None,
     ignore: Sequence[str],
+    keep: Sequence[str],
     categories: Sequence[str],
 ) -> Schema:
     """What the columns mean: by their types where those say it, else by one more pass."""
     names = ranks.together(
-        lambda: chosen_columns(table.files, target, features, ignore, categories)
+        lambda: chosen_columns(table.files, target, features, ignore, keep, categories)
     )
     known = {name: Guess.by_type(table.schema.field(name)) for name in names}
     unclear = [name for name, guess in known.items() if guess is None and name not in categories]
@@ -287,7 +295,8 @@ def _schema(
         for several in zip(*ranks.gather(looks), strict=True):
             known[several[0].name] = reduce(or_, several)
     guesses = [guess or Guess(name) for name, guess in known.items()]
-    schema = ranks.together(lambda: Schema.agreed(guesses, categories))
+    kept = (*keep, *(features or ()))
+    schema = ranks.together(lambda: Schema.agreed(guesses, categories, kept))
     ranks.together(lambda: require_columns(schema, table.files))
     return schema
 
@@ -310,7 +319,13 @@ def _surveys(
     return {group: survey for part in ranks.gather(own) for group, survey in part.items()}
 
 
-def _tell_of_gaps(schema: Schema, survey: Survey, target: Target) -> None:
+def _require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequence[str]) -> None:
+    """Refuse wrong intervals and copies of the label, by the rows held out."""
+    target.require_inside(table.files, held_out.y, held_out.ends)
+    refuse_copies(table.files, target, held_out.features, held_out.y, held_out.ends, keep)
+
+
+def _tell_of_gaps(survey: Survey, target: Target) -> None:
     if survey.unlabelled:
         warnings.warn(
             f"{survey.unlabelled:,} rows have no {target.name!r} and were left out", stacklevel=3
@@ -321,8 +336,6 @@ def _tell_of_gaps(schema: Schema, survey: Survey, target: Target) -> None:
             f"{survey.labels.median_variance:.4g}",
             stacklevel=3,
         )
-    for name, reason in schema.ignored.items():
-        warnings.warn(f"column {name!r} was left out: {reason}", stacklevel=3)
 
 
 def _thinned(losses: Sequence[float]) -> dict[str, Any]:
