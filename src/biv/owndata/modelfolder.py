@@ -107,7 +107,8 @@ class ModelFolder:
         resumes = checkpoint.is_file()
         if resumes:
             warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
-        model = BIVRegressor(**settings, checkpoint=checkpoint)
+        kept = tuple(table.features.columns)  # what to leave out was decided when it was read
+        model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
         try:
             # As the column was given, so that the estimator can tell if it seems to be something
             # else. The root of a square is exactly what was squared.
