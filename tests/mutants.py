@@ -1084,7 +1084,7 @@ MUTANTS = [
         ("if strange and not", "if False and not"),
         ("            left.unlink()\n\n    @classmethod", "            pass\n\n    @classmethod"),
         ("if not resumes:", "if True:"),
-        ("BIVRegressor(**settings, checkpoint=checkpoint)", "BIVRegressor(**settings)"),
+        ("**settings, keep=kept, checkpoint=checkpoint)", "**settings, keep=kept)"),
     ),
     *of(
         "owndata/prediction.py",

@@ -623,11 +623,109 @@ def test_columns_of_frames_that_are_not_what_they_seem():
     data = pd.DataFrame({"a": x[:, 0], "b": np.array([1, None, 2] * 50, dtype=object)})
     encoder = FeatureEncoder.fit(data)
     assert encoder(data)[:3, 1:].tolist() == [[1, 0], [1.5, 1], [2, 0]]
-    with pytest.warns(UserWarning, match="column 'id' has 150 categories in 150 rows") as said:
-        biv.BIVRegressor(**SMALL).fit(data.assign(id=[f"row {k}" for k in range(150)]), y)
+    few = biv.BIVRegressor(members=2, folds=2, max_epochs=1, random_state=0)
+    many = data.assign(town=[f"town {k % 120}" for k in range(150)])
+    with pytest.warns(UserWarning, match="column 'town' has 120 categories in 150 filled") as said:
+        few.fit(many, y)
     assert said[0].filename == __file__
     with pytest.raises(ValueError, match="2-dimensional"):
         biv.BIVRegressor().fit(data["a"], y)
+
+
+QUICK = {"members": 2, "folds": 2, "max_epochs": 2, "random_state": 0}
+
+
+def with_identifiers(rows=150):
+    """Texts that are distinct in every cell, and in the few cells that are filled."""
+    x, y, std, _ = table(rows)
+    data = pd.DataFrame({"a": x[:, 0], "id": [f"row {k}" for k in range(rows)], "b": x[:, 1]})
+    data["name"] = [f"Kepler-{k}" if k % 5 == 0 else None for k in range(rows)]
+    return data, y, std
+
+
+@pytest.mark.filterwarnings("ignore:the last of max_epochs")
+def test_identifiers_of_a_frame_are_left_out(tmp_path):
+    data, y, std = with_identifiers()
+    with pytest.warns(UserWarning, match="was left out") as said:
+        model = biv.BIVRegressor(**QUICK).fit(data, y, y_std=std)
+    told = [str(w.message) for w in said if "left out" in str(w.message)]
+    assert told == [
+        "column 'id' was left out: 150 distinct texts in 150 filled cells, as identifiers have "
+        "(keep=['id'] keeps it)",
+        "column 'name' was left out: 30 distinct texts in 30 filled cells, as identifiers have "
+        "(keep=['name'] keeps it)",
+    ]
+    assert {w.filename for w in said} == {__file__}
+    assert model.ignored_features_ == ["id", "name"]
+    assert model.n_features_in_ == 4
+    assert model.feature_names_in_.tolist() == ["a", "id", "b", "name"]
+    without = biv.BIVRegressor(**QUICK).fit(data[["a", "b"]], y, y_std=std)
+    expected = without.predict(data[["a", "b"]])
+    np.testing.assert_array_equal(model.predict(data), expected)
+    anything = data.assign(id=pd.Timestamp("2024-01-01"), name=1.0)
+    np.testing.assert_array_equal(model.predict(anything), expected)
+    model.save(tmp_path / "model.safetensors")
+    again = biv.BIVRegressor.load(tmp_path / "model.safetensors")
+    assert again.ignored_features_ == ["id", "name"]
+    assert again.n_features_in_ == 4
+    np.testing.assert_array_equal(again.predict(anything), expected)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(data[["a", "b"]])
+
+
+@pytest.mark.filterwarnings("ignore:the last of max_epochs", "ignore:column 'id' has 150 categ")
+def test_identifiers_of_a_frame_are_kept_by_name(tmp_path):
+    data, y, std = with_identifiers()
+    kept = biv.BIVRegressor(**QUICK, keep=["id", "name"]).fit(data, y, y_std=std)
+    assert kept.ignored_features_ == []
+    assert not np.array_equal(kept.predict(data), kept.predict(data.assign(id="row 0")))
+    kept.save(tmp_path / "model.safetensors")
+    again = biv.BIVRegressor.load(tmp_path / "model.safetensors")
+    assert again.keep == ("id", "name")
+    assert biv.BIVRegressor.load(tmp_path / "model.safetensors").get_params()["keep"] == again.keep
+    np.testing.assert_array_equal(again.predict(data), kept.predict(data))
+
+
+def test_a_frame_of_identifiers_alone_is_refused():
+    data, y, _ = with_identifiers()
+    with pytest.raises(ValueError, match=r"X must have a column .*keep=\['id'\] keeps it"):
+        biv.BIVRegressor(**QUICK).fit(data[["id"]], y)
+
+
+@pytest.mark.parametrize(
+    ("keep", "found"), [("id", "found 'id'"), (["idd"], "found 'idd', which X lacks")]
+)
+def test_only_columns_that_exist_can_be_kept(keep, found):
+    data, y, _ = with_identifiers()
+    with pytest.raises(ValueError, match=f"keep must be a list of names .*; {found}"):
+        biv.BIVRegressor(**QUICK, keep=keep).fit(data, y)
+    with pytest.raises(ValueError, match="keep must be a list of names of columns of a frame"):
+        biv.BIVRegressor(**QUICK, keep=keep).fit(data[["a", "b"]].to_numpy(), y)
+
+
+@pytest.mark.filterwarnings("ignore:the last of max_epochs")
+@pytest.mark.parametrize("kind", ["frame", "array", "frame with text"])
+def test_a_copy_of_the_label_is_warned_of(kind):
+    x, y, std, _ = table(150)
+    data = pd.DataFrame({"a": x[:, 0], "in other units": 0.09 * y})
+    data.loc[::7, "in other units"] = np.nan
+    if kind == "frame with text":
+        data["town"] = ["Bern", "Basel", "Zug"] * 50
+    given = data.to_numpy() if kind == "array" else data
+    name = "1" if kind == "array" else "'in other units'"
+    with pytest.warns(UserWarning, match=f"column {name} of X repeats the label") as said:
+        biv.BIVRegressor(**QUICK).fit(given, y, y_std=std)
+    assert [w.filename for w in said if "repeats" in str(w.message)] == [__file__]
+    if kind != "array":
+        biv.BIVRegressor(**QUICK, keep=["in other units"]).fit(given, y, y_std=std)
+
+
+@pytest.mark.filterwarnings("ignore:the last of max_epochs")
+def test_a_copy_of_one_of_several_labels_is_warned_of():
+    x, y, _, _ = table(150)
+    with pytest.warns(UserWarning, match="column 0 of X repeats the label") as said:
+        biv.BIVRegressor(**QUICK).fit(x, np.stack([y, x[:, 0]], axis=1))
+    assert sum("repeats" in str(w.message) for w in said) == 1
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,17 @@ from biv import _arrays, _checks, errorbars, metrics, modelfile
 from biv._pages import helps_with, named, see
 from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
-from biv.features import Categorical, FeatureEncoder, has_categories
+from biv.features import (
+    MISSING,
+    Categorical,
+    FeatureEncoder,
+    Ignored,
+    columns_of,
+    has_categories,
+)
 from biv.fitted import Fitted, OwnNetwork, Part
 from biv.fitting import Fitting, single, usable
+from biv.leakage import is_identifier, label_copies
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
@@ -58,7 +66,7 @@ LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy 
 USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
 EPOCH_ROWS = 1 << 16  # of a large one
 FEWEST_EPOCHS, PATIENT_STEPS = 4, 96
-MANY_CATEGORIES = 100  # in more than half of the rows: an identifier?
+MANY_CATEGORIES = 100  # in more than half of the filled cells: an identifier?
 AVERAGING = 2.0  # chosen on noisy held-out labels
 SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
 FEWEST_ROWS = 2
@@ -115,6 +123,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         calibrate_variance: Whether to multiply the variances by `variance_factor_` before training,
             as for error bars that are all wrong by one factor. Variances of new labels, in
             :meth:`predict` and :meth:`score`, are multiplied likewise.
+        keep: Names of columns of a frame that are learned from although they look like identifiers
+            or like copies of the label. Of a frame (never of an array), a column of text of which
+            at least 95 % of 20 or more filled cells are distinct is left out, with a warning.
         checkpoint: A file that an interrupted :meth:`fit` goes on from, if it is called again with
             the same rows, settings and seed; to the same bits. Short trainings before the real one
             are done again. With several outputs, each has a file of its own, whose name ends in
@@ -148,6 +159,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             standard error (:func:`biv.metrics.reduced_chi_squared`). The model's own error takes it
             above 1; below 1, the error bars are too large. None without error bars.
         unknown_variance_: What is taken where `y_var` is NaN; None if that is an error.
+        ignored_features_: Names of the columns that were left out as identifiers. They may hold
+            anything in :meth:`predict`.
         feature_names_in_: Of the columns of a frame.
         n_features_in_: Columns of X.
 
@@ -190,6 +203,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 0.01,
         unknown_variance: str = "raise",
         calibrate_variance: bool = False,
+        keep: Sequence[Any] = (),
         checkpoint: str | Path | None = None,
         n_jobs: int = 1,
         random_state: int | np.random.RandomState | None = None,
@@ -208,6 +222,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.unknown_variance = unknown_variance
         self.calibrate_variance = calibrate_variance
+        self.keep = keep
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -275,8 +290,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        encoder = FeatureEncoder.fit(table)
-        _warn_of_identifiers(encoder, table)
+        names = self._column_names(X)
+        encoder = _without_identifiers(FeatureEncoder.fit(table), table, self.keep)
+        _warn_of_copies(names, table, y.reshape(len(y), -1), self.keep)
         matrix = encoder(table)
         features = FeatureScaler.fit(matrix, ddof=0)
         weight = None
@@ -356,6 +372,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if value is not None
         ]
         return ", ".join([f"epoch {self.n_epochs_} of {len(self.history_)}", *words])
+
+    def _column_names(self, X: Any) -> Sequence[Any]:
+        """The names of the columns of a frame, and their places in an array."""
+        names = list(X.columns) if hasattr(X, "columns") else []
+        if isinstance(self.keep, str) or (lost := [n for n in self.keep if n not in names]):
+            found = repr(self.keep) if isinstance(self.keep, str) else f"{lost[0]!r}, which X lacks"
+            raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
+        return names or range(self.n_features_in_)
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """A frame with categories as it is, anything else as an array; its shape is looked at."""
@@ -569,7 +593,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         fitted, story = self._fitted, self._fitted.story
         self.tau2_ = fitted.an_output(story.tau2)
         self.epsilon_ = fitted.an_output(fitted.epsilon)
-        self.n_epochs_ = fitted.epoch
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        rules = zip(names, fitted.encoder.columns, strict=True)
+        self.ignored_features_ = [name for name, rule in rules if isinstance(rule, Ignored)]
+        self.n_epochs_: int = fitted.epoch
         self.history_ = fitted.scores
         self.out_of_fold_ = fitted.shaped(fitted.out_of_fold)
         self.effective_sample_size_ = story.effective_sample_size
@@ -622,6 +649,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         content["settings"] = {
             k: v for k, v in settings.items() if isinstance(v, kept) and k != "checkpoint"
         }
+        if len(self.keep):
+            content["settings"]["keep"] = list(map(str, self.keep))
         content["feature_names"] = list(map(str, getattr(self, "feature_names_in_", [])))
         modelfile.write(path, tensors, content)
 
@@ -647,6 +676,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
         try:
             settings = content["settings"] | ({} if model is None else {"model": model})
+            settings["keep"] = tuple(settings.get("keep", ()))
             return cls(**settings)._restored(tensors, content, model)
         except RuntimeError as error:
             what = "is damaged" if model is None else "was made by another function than this"
@@ -713,13 +743,47 @@ def _with_every_row(part: Part, x: Tensor, used: npt.NDArray[np.bool_]) -> Part:
     return replace(part, ensemble=replace(ensemble, out_of_fold=out_of_fold))
 
 
-def _warn_of_identifiers(encoder: FeatureEncoder, table: Any) -> None:
+def _without_identifiers(
+    encoder: FeatureEncoder, table: Any, keep: Sequence[Any]
+) -> FeatureEncoder:
+    """Leave out columns of text that look like identifiers, but for those to keep."""
+    left_out = {}
     for place, rule in enumerate(encoder.columns):
-        count = len(rule.values) if isinstance(rule, Categorical) else 0
-        if count > max(MANY_CATEGORIES, len(table) / 2):
+        if not isinstance(rule, Categorical):
+            continue
+        name, filled = table.columns[place], int(table.iloc[:, place].notna().sum())
+        count = len(rule.values) - (MISSING in rule.values)
+        if is_identifier(count, filled) and name not in keep:
+            left_out[place] = (
+                f"column {name!r} was left out: {count:,} distinct texts in {filled:,} filled "
+                f"cells, as identifiers have (keep=[{name!r}] keeps it)"
+            )
+        elif count > max(MANY_CATEGORIES, filled / 2):
             warnings.warn(
-                f"column {table.columns[place]!r} has {count} categories in {len(table)} rows, and "
-                "each becomes a column: is it an identifier, or numbers read as text?",
+                f"column {name!r} has {count} categories in {filled} filled cells, and each "
+                "becomes a column: is it an identifier, or numbers read as text?",
+                UserWarning,
+                stacklevel=4,
+            )
+    if len(left_out) == len(encoder.columns):
+        raise ValueError(f"X must have a column to learn from; {'; '.join(left_out.values())}")
+    for said in left_out.values():
+        warnings.warn(said, UserWarning, stacklevel=4)
+    return encoder.ignoring(left_out)
+
+
+def _warn_of_copies(names: Sequence[Any], table: Any, y: Array, keep: Sequence[Any]) -> None:
+    numbers = (
+        (names[place], values)
+        for place, values in columns_of(table)
+        if values.dtype != object and names[place] not in keep
+    )
+    columns = list(numbers)
+    for label in y.T:
+        for name, correlation in label_copies(columns, label).items():
+            warnings.warn(
+                f"column {name!r} of X repeats the label (rank correlation {correlation:+.4f}): "
+                "leave it out if it is computed from the label, or name it in keep",
                 UserWarning,
                 stacklevel=4,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
@@ -53,11 +53,25 @@ class Categorical:
             yield (values == value).astype(np.float64)
 
 
+@dataclass(frozen=True)
+class Ignored:
+    """A column that is left out, whatever it holds."""
+
+    ignored: bool = True
+
+    def encode(self, values: Array) -> Iterator[Array]:  # noqa: ARG002
+        """No column."""
+        yield from ()
+
+
+Rule = Numeric | Categorical | Ignored
+
+
 class FeatureEncoder:
     """How the columns of a table become numbers; fitted on the training rows.
 
     Columns of a pandas frame that hold text or categories are categories; truth values are 0 and 1.
-    Everything else must be numbers, where NaN is a missing one.
+    Everything else must be numbers, where NaN is a missing one. Some columns may be ignored.
 
     Attributes:
         columns: A rule for each column.
@@ -74,7 +88,7 @@ class FeatureEncoder:
         (0, 2)
     """
 
-    def __init__(self, columns: tuple[Numeric | Categorical, ...]) -> None:
+    def __init__(self, columns: tuple[Rule, ...]) -> None:
         self.columns = columns
         self.numeric = tuple(self._numeric())
 
@@ -84,14 +98,14 @@ class FeatureEncoder:
             if isinstance(column, Numeric):
                 yield place
                 place += 1 + column.flagged
-            else:
+            elif isinstance(column, Categorical):
                 place += len(column.values)
 
     @classmethod
     def fit(cls, table: Any) -> FeatureEncoder:
         """The rule for each column of a frame or an array."""
-        rules: list[Numeric | Categorical] = []
-        for values in _columns(table):
+        rules: list[Rule] = []
+        for _, values in columns_of(table):
             if values.dtype == object:
                 rules.append(Categorical(tuple(sorted(set(values.tolist())))))
                 continue
@@ -100,6 +114,20 @@ class FeatureEncoder:
             rules.append(Numeric(median, len(known) < len(values)))
         return cls(tuple(rules))
 
+    def ignoring(self, places: Iterable[int]) -> FeatureEncoder:
+        """The same without the columns at these places of the table.
+
+        Example:
+            >>> x = np.array([[1.0, 5.0], [2.0, 6.0]])
+            >>> FeatureEncoder.fit(x).ignoring([0])(x)
+            array([[5.],
+                   [6.]])
+        """
+        out = set(places)
+        return FeatureEncoder(
+            tuple(Ignored() if k in out else rule for k, rule in enumerate(self.columns))
+        )
+
     def __call__(self, table: Any) -> npt.NDArray[np.float64]:
         """The matrix, (N, outputs).
 
@@ -107,7 +135,9 @@ class FeatureEncoder:
             ValueError: A column of numbers holds text, or the other way round.
         """
         parts: list[Array] = []
-        for number, (rule, values) in enumerate(zip(self.columns, _columns(table), strict=True)):
+        used = [k for k, rule in enumerate(self.columns) if not isinstance(rule, Ignored)]
+        for number, values in columns_of(table, used):
+            rule = self.columns[number]
             if isinstance(rule, Categorical) != (values.dtype == object):
                 kinds = ("numbers", "categories")
                 wanted = kinds[isinstance(rule, Categorical)]
@@ -125,13 +155,11 @@ class FeatureEncoder:
             >>> encoder.unseen(pd.DataFrame({"town": ["Bern", "Zug", "Zug"]}))
             {'town': 2}
         """
-        if not any(isinstance(rule, Categorical) for rule in self.columns):
-            return {}
-        found = {}
-        for name, rule, values in zip(table.columns, self.columns, _columns(table), strict=True):
-            if isinstance(rule, Categorical):
-                known = set(rule.values)
-                found[name] = sum(value not in known for value in values)
+        known = {k: set(r.values) for k, r in enumerate(self.columns) if isinstance(r, Categorical)}
+        found = {
+            table.columns[place]: sum(value not in known[place] for value in values)
+            for place, values in columns_of(table, list(known))
+        }
         return {name: count for name, count in found.items() if count}
 
     def names(self, columns: Sequence[str]) -> list[str]:
@@ -140,7 +168,7 @@ class FeatureEncoder:
         for name, rule in zip(columns, self.columns, strict=True):
             if isinstance(rule, Categorical):
                 found += [f"{name}={value}" for value in rule.values]
-            else:
+            elif isinstance(rule, Numeric):
                 found += [name, f"{name} is missing"][: 1 + rule.flagged]
         return found
 
@@ -151,12 +179,13 @@ class FeatureEncoder:
     @classmethod
     def from_told(cls, told: list[Mapping[str, Any]]) -> FeatureEncoder:
         """Back from JSON."""
-        return cls(
-            tuple(
-                Categorical(tuple(rule["values"])) if "values" in rule else Numeric(**rule)
-                for rule in told
-            )
-        )
+        return cls(tuple(_from_told(rule) for rule in told))
+
+
+def _from_told(rule: Mapping[str, Any]) -> Rule:
+    if "values" in rule:
+        return Categorical(tuple(rule["values"]))
+    return Ignored(**rule) if "ignored" in rule else Numeric(**rule)
 
 
 def has_categories(table: Any) -> bool:
@@ -165,26 +194,31 @@ def has_categories(table: Any) -> bool:
     return frame and any(dtype.kind not in "fiub" for dtype in table.dtypes)
 
 
-def _columns(table: Any) -> Iterator[Array]:
-    """Columns as float64, or as objects that hold text."""
-    if not hasattr(table, "iloc"):
-        yield from np.asarray(table, dtype=np.float64).T
-        return
-    for place in range(table.shape[1]):
+def columns_of(table: Any, places: Sequence[int] | None = None) -> Iterator[tuple[int, Array]]:
+    """Columns as float64, or as objects that hold text, with their places; None means all."""
+    frame = hasattr(table, "iloc")
+    table = table if frame else np.asarray(table, dtype=np.float64)
+    for place in range(table.shape[1]) if places is None else places:
+        if not frame:
+            yield place, table[:, place]
+            continue
         column = table.iloc[:, place]
         if column.dtype.kind in "fiub":
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
             if np.isinf(values).any():
                 raise ValueError(f"column {table.columns[place]!r} must be finite; found infinity")
-            yield values
+            yield place, values
         elif column.dtype.kind == "O":
             missing = column.isna().to_numpy()
             if column.dtype == object and all(isinstance(v, Real) for v in column[~missing]):
-                yield column.astype(np.float64).to_numpy()  # numbers that a gap has made objects
+                yield (
+                    place,
+                    column.astype(np.float64).to_numpy(),
+                )  # numbers that a gap has made objects
                 continue
             text = np.array([str(value) for value in column], dtype=object)
             text[missing] = MISSING
-            yield text
+            yield place, text
         else:
             raise ValueError(
                 f"column {table.columns[place]!r} must hold numbers, truth values or categories; "

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv._pages import named
-from biv.leakage import ranks
 from biv.errorbars import SURE, Factor, factor, is_impossible
+from biv.leakage import ranks
 
 Array = npt.NDArray[Any]
 

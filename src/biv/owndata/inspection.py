@@ -239,6 +239,7 @@ def _quick_fit(
         members=QUICK_FOLDS,
         folds=QUICK_FOLDS,
         max_epochs=QUICK_EPOCHS,
+        keep=tuple(table.features.columns),
         random_state=seed,
         verbose=progress,
     )

@@ -52,7 +52,8 @@ def _networks(loss: str) -> Method:
 
 
 def _network(train: Rows, new: Any, seed: int, **settings: Any) -> tuple[Floats, str, BIVRegressor]:
-    model = BIVRegressor(**NETWORKS, random_state=seed, **settings)
+    kept = tuple(train.features.columns)  # what to leave out was decided when they were read
+    model = BIVRegressor(**NETWORKS, keep=kept, random_state=seed, **settings)
     model.fit(train.features, train.y, y_var=train.variance, sample_weight=train.weight)
     told = "" if model.epsilon_ is None else f"ε {model.epsilon_:.3g}"
     return model.predict(new), told, model

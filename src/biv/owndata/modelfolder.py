@@ -108,7 +108,8 @@ class ModelFolder:
         resumes = checkpoint.is_file()
         if resumes:
             warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
-        model = BIVRegressor(**settings, checkpoint=checkpoint)
+        kept = tuple(table.features.columns)  # what to leave out was decided when it was read
+        model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ErrorBarWarning)  # it is in the evidence below
