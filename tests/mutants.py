@@ -675,6 +675,8 @@ MUTANTS = [
         ("own.double().mean(dim=axis) +", ""),
         ("h @ covariance @ h", "h @ covariance @ np.ones(len(h))"),
         ("variance = variance * (1 - n / population)", "pass"),
+        ("(effective * p.double() + 1) / (effective + 2)", "(n * p.double() + 1) / (n + 2)"),
+        ("1 / up + 1 / down + 1 / down**2", "1 / up + 1 / down"),
         ("(k.double() + 1) / time.double() ** 2", "(k.double() + 1) / time.double()"),
         ("discount**2 * v.double()", "discount * v.double()"),
         ("torch.where(ends, 0.0, discount * value)", "discount * value"),

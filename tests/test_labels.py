@@ -149,6 +149,12 @@ def finite_polls(rng):
     return truth / 200, labels.poll(asked / n, n, population=200)
 
 
+def clustered_polls(rng):
+    """Twenty answers in four clusters of five, in which all answer alike: a design effect of 5."""
+    truth = rng.uniform(0.05, 0.95, size=N)
+    return truth, labels.poll(rng.binomial(4, truth) / 4, 20, design_effect=5)
+
+
 def poisson(rng):
     rate, time = rng.uniform(20, 100, size=N), rng.uniform(1, 3, size=N)
     return rate, labels.counts(rng.poisson(rate * time), time)
@@ -187,7 +193,7 @@ CALIBRATED = {
     "rounded": (rounded, 0), "intervals": (intervals, 0),
     "few samples": (lambda rng: monte_carlo(rng, 8), 0),
     "samples": (lambda rng: monte_carlo(rng, 50), 0), "mixture": (mixture, 0),
-    "tracks": (tracks, 0), "polls": (polls, 0.01), "finite polls": (finite_polls, 0.02),
+    "tracks": (tracks, 0), "polls": (polls, 0.01), "finite polls": (finite_polls, 0.02), "clustered polls": (clustered_polls, 0.05),
     "counts": (poisson, 0.03), "log counts": (log_poisson, 0.02),
     "log ratios": (log_ratios, 0.02), "ratios": (ratios, 0.02), "targets": (targets, 0),
 }  # fmt: skip
@@ -202,6 +208,18 @@ def test_a_variance_is_that_of_the_error(process):
     assert (
         abs(np.mean(found.y - truth)) < 5 * np.std(found.y - truth) / math.sqrt(len(truth)) + 0.03
     )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "stated"), [(5, 5, 0.78), (10, 10, 0.92), (50, 50, 0.99), (50, 5, 1.03), (20, 2, 1.32)]
+)
+def test_a_ratio_of_small_counts_is_off_by_what_its_docstring_says(a, b, stated):
+    """The exact mean of (y − truth)²/variance over two Poisson counts, the denominator above 0."""
+    events, others = np.meshgrid(np.arange(200.0), np.arange(1.0, 200.0), indexing="ij")
+    chance = stats.poisson(a).pmf(events) * stats.poisson(b).pmf(others)
+    found = labels.count_ratio(events.ravel(), others.ravel())
+    ratio = (found.y - a / b) ** 2 / found.variance
+    assert np.average(ratio, weights=chance.ravel()) == pytest.approx(stated, abs=0.01)
 
 
 def test_few_values_borrow_from_many():

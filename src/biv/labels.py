@@ -600,25 +600,27 @@ def poll(
 ) -> NoisyLabels:
     r"""Polls: a share of those asked, and its sampling variance.
 
-    .. math:: \operatorname{variance} = \mathrm{deff}\,\frac{p(1-p)}{n}\left(1-\frac{n}{N}\right),
-              \qquad p = \frac{n \cdot \mathrm{share} + 1}{n + 2}
+    .. math:: \operatorname{variance} = \frac{p(1-p)}{m}\left(1-\frac{n}{N}\right),
+              \qquad m = \frac{n}{\mathrm{deff}},
+              \qquad p = \frac{m \cdot \mathrm{share} + 1}{m + 2}
 
-    The p of the variance is Laplace's, a little towards one half, so that a share of 0 or 1 among
-    few is not taken for certain. What a poll gets wrong for other reasons than its size (who
-    answers, what is asked) is not in it.
+    where m is the effective sample size. The p of the variance is Laplace's estimate, which is
+    shrunk towards one half so that a share of 0 or 1 in a small sample is not taken for certain.
+    Errors that do not depend on the sample size (who answers, how the question is asked) are not
+    included.
 
     Args:
         share: In [0, 1], of any shape.
         count: n, how many were asked, as `share` or one number.
         population: N, how many there are in all, if those asked are not few of them.
-        design_effect: deff, by what a sample that is not simple (clusters, weights) is worse, 1 or
-            more.
+        design_effect: deff, the factor by which clusters or weights increase the variance over that
+            of a simple random sample; 1 or more.
 
     Returns:
         y, the share, and variance, of the shape of `share`.
 
-    Identities: a share and one less it have the same variance; it is 0 where all were asked; it is
-    proportional to the design effect.
+    Identities: a share and one less it have the same variance; it is 0 where all were asked;
+    without a population, n answers with a design effect d are worth n/d answers without one.
 
     Example:
         >>> poll([0.5, 0.0], [98, 8]).variance.round(5)
@@ -628,8 +630,9 @@ def poll(
     _checks.all_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
     _checks.all_elements("count", n, n > 0, "positive")
     effect = _checks.real_number("design_effect", design_effect, _checks.Range(1.0))
-    towards_half = (n * p.double() + 1) / (n + 2)
-    variance = effect * towards_half * (1 - towards_half) / n
+    effective = n / effect
+    towards_half = (effective * p.double() + 1) / (effective + 2)
+    variance = towards_half * (1 - towards_half) / effective
     if population is not None:
         _checks.real_number("population", population, _checks.POSITIVE)
         _checks.all_elements("count", n, n <= population, f"at most the population, {population:g}")
@@ -719,10 +722,15 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
     r"""The ratio of two counts a/b, by the delta method.
 
     .. math:: y = \frac{a}{b}, \qquad \operatorname{variance} =
-              \left(\frac{a+1}{b+1}\right)^2 \left(\frac{1}{a+1} + \frac{1}{b+1}\right)
+              \left(\frac{a+2}{b}\right)^2
+              \left(\frac{1}{a+2} + \frac{1}{b} + \frac{1}{b^2}\right)
 
-    that is (a/b)²(1/a + 1/b), with a and b each raised by one, as for :func:`counts`. For b below
-    some twenty the logarithm (:func:`log_count_ratio`) is the better label.
+    This is (a/b)²(1/a + 1/b) with a correction for small counts: a is increased by two, and the
+    expansion of 1/b has one more term. The mean of (y − truth)²/variance is .78 for two counts with
+    expectation 5, .92 at 10 and .99 at 50, and at most 1.03 if both expectations are 5 or more.
+    With an expectation of 2 in the denominator it can be 1.3. The ratio itself is biased upwards,
+    by 29 % where b is expected to be 5, 13 % at 10 and 6 % at 20: for b below twenty, the logarithm
+    (:func:`log_count_ratio`) is the better label.
 
     Args:
         events: a, 0 or more, of any shape.
@@ -731,8 +739,8 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
     Returns:
         y and variance, of the shape of `events`.
 
-    Identity: the variance is the squared ratio of the raised counts, times that of their logarithm,
-    ``log_count_ratio(a + 0.5, b + 0.5).variance``.
+    Identity: for large counts, the squared ratio times the variance of its logarithm, that of
+    :func:`log_count_ratio`.
 
     Example:
         >>> count_ratio([100.0], [100.0]).y
@@ -740,9 +748,8 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
     """
     a, b = _events("events", events), _events("others", others)
     _checks.all_elements("others", b, b > 0, "positive")
-    ratio = a / b
-    up, down = a.double() + 1, b.double() + 1
-    return _pair(events, ratio, (up / down) ** 2 * (1 / up + 1 / down))
+    up, down = a.double() + 2, b.double()
+    return _pair(events, a / b, (up / down) ** 2 * (1 / up + 1 / down + 1 / down**2))
 
 
 @helps_with("error-bars")
