@@ -99,6 +99,26 @@ def busy_crowd(rng):
     return truth + np.average(bias[raters]), found
 
 
+def sparse_crowd(rng):
+    """Raters in a ring, of whom each has items in common with few others: many such crowds."""
+    truths, parts = [], []
+    for _ in range(60):
+        truth, items, values = grouped(rng, np.full(60, 2), np.full(60, 1.0))
+        raters = (items // 3 + np.tile([0, 1], 60) * rng.integers(1, 3, size=120)) % 20
+        bias = rng.normal(size=20)
+        parts.append(labels.ratings(items, values + bias[raters], raters))
+        truths.append(truth + np.average(bias[raters]))
+    y, variance = np.hstack([tuple(part) for part in parts])
+    return np.hstack(truths), labels.NoisyLabels(y, variance)
+
+
+def few_items(rng):
+    """Five items measured three times, again and again: their common variance is uncertain too."""
+    parts = [labels.repeats(np.repeat(np.arange(5), 3), rng.normal(size=15)) for _ in range(200)]
+    y, variance = np.hstack([tuple(part) for part in parts])
+    return np.zeros(1000), labels.NoisyLabels(y, variance)
+
+
 def normal(rng):
     truth, std = rng.normal(size=N), rng.uniform(0.1, 3, size=N)
     return truth, truth + std * rng.normal(size=N), std
@@ -189,7 +209,8 @@ def targets(rng):
 # What a delta method leaves out, of the order of one over the count, is allowed for.
 CALIBRATED = {
     "asymmetric": (skewed, 0), "split": (split_normal, 0), "equal repeats": (equal_repeats, 0), "unequal repeats": (unequal_repeats, 0.02),
-    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "busy crowd": (busy_crowd, 0), "ranges": (ranges, 0),
+    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "busy crowd": (busy_crowd, 0), "sparse crowd": (sparse_crowd, 0.1),
+    "few items": (few_items, 0), "ranges": (ranges, 0),
     "rounded": (rounded, 0), "intervals": (intervals, 0),
     "few samples": (lambda rng: monte_carlo(rng, 8), 0),
     "samples": (lambda rng: monte_carlo(rng, 50), 0), "mixture": (mixture, 0),
@@ -211,7 +232,8 @@ def test_a_variance_is_that_of_the_error(process):
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "stated"), [(5, 5, 0.78), (10, 10, 0.92), (50, 50, 0.99), (50, 5, 1.03), (20, 2, 1.32)]
+    ("a", "b", "stated"),
+    [(5, 5, 0.78), (10, 10, 0.92), (50, 50, 0.99), (50, 5, 1.03), (20, 2, 1.32)],
 )
 def test_a_ratio_of_small_counts_is_off_by_what_its_docstring_says(a, b, stated):
     """The exact mean of (y − truth)²/variance over two Poisson counts, the denominator above 0."""
@@ -252,6 +274,50 @@ def test_biases_of_raters_are_taken_out():
     assert np.std(off) < 0.1
     assert np.std(plain.y - truth) > 1
     assert found.variance.mean() < plain.variance.mean() / 20
+
+
+def ring_of_raters(rng, people=40):
+    """Each rater shares items with two neighbours, one of them twice; some ratings are repeated."""
+    items = np.repeat(np.arange(2 * people), 2)
+    raters = (items // 2 + np.tile([0, 1], 2 * people)) % people
+    items, raters = np.append(items, [0, 0, 5]), np.append(raters, [0, 0, 7])
+    return items, raters, np.eye(2 * people)[items], np.eye(people)[raters]
+
+
+def test_labels_and_their_variances_are_those_of_least_squares():
+    """The covariance of a dense regression on items and raters, with biases adding up to 0."""
+    rng = np.random.default_rng(8)
+    items, raters, by_item, by_rater = ring_of_raters(rng)
+    values = rng.normal(size=len(items))
+    counts = by_item.sum(axis=0)
+    design = np.hstack([by_item, by_rater])
+    condition = np.append(np.zeros(len(counts)), by_rater.sum(axis=0))
+    inverse = np.linalg.inv(design.T @ design + np.outer(condition, condition))
+    exact = inverse - np.outer(*[inverse @ condition] * 2)  # the condition holds without error
+    residuals = np.eye(len(items)) - design @ exact @ design.T
+
+    added, share = labels._uncertainty(items, raters, counts.astype(int), by_rater.shape[1])
+    np.testing.assert_allclose(added, np.diag(exact)[: len(counts)] - 1 / counts, atol=1e-9)
+    np.testing.assert_allclose(share * (counts - 1), np.diag(residuals) @ by_item, atol=1e-9)
+    found = labels.ratings(items, values, raters)
+    np.testing.assert_allclose(found.y, (exact @ design.T @ values)[: len(counts)], atol=1e-7)
+
+
+def test_raters_of_every_item_add_no_variance():
+    items, raters = (part.ravel() for part in np.indices((9, 4)))
+    added, share = labels._uncertainty(items, raters, np.full(9, 4), 4)
+    np.testing.assert_allclose(added, 0, atol=1e-12)
+    np.testing.assert_allclose(share, 8 / 9)
+
+
+def test_the_uncertainty_of_very_many_raters_is_simulated(monkeypatch):
+    items, raters, by_item, _ = ring_of_raters(np.random.default_rng(9), people=20)
+    counts = by_item.sum(axis=0).astype(int)
+    exact = labels._uncertainty(items, raters, counts, 20)
+    monkeypatch.setattr(labels, "MOST_RATERS", 10)
+    monkeypatch.setattr(labels, "SIMULATIONS", 800)
+    for one, other in zip(labels._uncertainty(items, raters, counts, 20), exact, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.25)
 
 
 def test_a_crowd_as_a_whole_is_taken_to_be_right():
@@ -347,7 +413,7 @@ def test_states_of_several_libraries(state):
         (lambda: labels.repeats([1, 1], [2.0]), "two columns of equal length"),
         (lambda: labels.repeats([], []), "must not be empty"),
         (lambda: labels.repeats([1, 1], [2.0, np.nan]), "found nan in row 1"),
-        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "2 groups"),
+        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "found 2 groups without"),
         (lambda: labels.ratings([1, 1], [1.0, 2.0], ["a", "b"]), "too few to tell"),
         (lambda: labels.plus_minus([1.0], [-1.0]), "half_width must be non-negative"),
         (lambda: labels.asymmetric([1.0], [-1.0], [1.0]), "minus must be non-negative"),
