@@ -254,8 +254,12 @@ def test_samples_and_ensembles():
     pairs_agree(labels.ensemble(values.T), drawn)
     agreeing = labels.ensemble(np.ones((9, N)), own)
     pairs_agree(agreeing, (np.ones(N), own.mean(axis=0)))
-    certain = labels.ensemble(values.T, np.zeros((9, N)))
-    pairs_agree(certain, (drawn.y, values.var(axis=1, ddof=1) * 10 / 9))
+    twice = labels.ensemble(values.T, correlation=1 / 3).variance / drawn.variance
+    same(twice, np.full(N, (2 + 1 / 9) / (1 + 1 / 9)))
+    spread = [
+        labels.ensemble(values.T, own, correlation=r).variance - own.mean(0) for r in (0, 1 / 3)
+    ]
+    same(spread[1] / spread[0], twice)
 
 
 def test_a_component_of_a_state_is_a_weight_of_one():
