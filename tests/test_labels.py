@@ -99,6 +99,26 @@ def busy_crowd(rng):
     return truth + np.average(bias[raters]), found
 
 
+def sparse_crowd(rng):
+    """Raters in a ring, of whom each has items in common with few others: many such crowds."""
+    truths, parts = [], []
+    for _ in range(60):
+        truth, items, values = grouped(rng, np.full(60, 2), np.full(60, 1.0))
+        raters = (items // 3 + np.tile([0, 1], 60) * rng.integers(1, 3, size=120)) % 20
+        bias = rng.normal(size=20)
+        parts.append(labels.ratings(items, values + bias[raters], raters))
+        truths.append(truth + np.average(bias[raters]))
+    y, variance = np.hstack([tuple(part) for part in parts])
+    return np.hstack(truths), labels.NoisyLabels(y, variance)
+
+
+def few_items(rng):
+    """Three items measured four times, again and again: their common variance is uncertain too."""
+    parts = [labels.repeats(np.repeat(np.arange(3), 4), rng.normal(size=12)) for _ in range(500)]
+    y, variance = np.hstack([tuple(part) for part in parts])
+    return np.zeros(1500), labels.NoisyLabels(y, variance)
+
+
 def normal(rng):
     truth, std = rng.normal(size=N), rng.uniform(0.1, 3, size=N)
     return truth, truth + std * rng.normal(size=N), std
@@ -133,6 +153,17 @@ def mixture(rng):
     return truth, labels.ensemble(means[1:], own[1:])
 
 
+def few_members(rng, count, correlation=0.0):
+    """A common deviation of the members makes them agree better with each other than with truth."""
+    between, own = rng.uniform(0.8, 1.2, size=N), rng.uniform(0.05, 0.15, size=(count + 1, N))
+    deviations = math.sqrt(1 - correlation) * rng.normal(size=(count + 1, N))
+    deviations[1:] += math.sqrt(correlation) * rng.normal(size=N)
+    deviations[0] = rng.normal(size=N)
+    means = rng.normal(size=N) + between * deviations
+    truth = means[0] + np.sqrt(own[0]) * rng.normal(size=N)
+    return truth, labels.ensemble(means[1:], own[1:], correlation=correlation)
+
+
 def tracks(rng):
     states, truth = zip(*(kalman_track(rng) for _ in range(400)), strict=True)
     return np.array(truth), labels.posterior(states, component=0)
@@ -147,6 +178,12 @@ def finite_polls(rng):
     truth, n = rng.integers(40, 160, size=N), rng.integers(40, 150, size=N)
     asked = rng.hypergeometric(truth, 200 - truth, n)
     return truth / 200, labels.poll(asked / n, n, population=200)
+
+
+def clustered_polls(rng):
+    """Twenty answers in four clusters of five, in which all answer alike: a design effect of 5."""
+    truth = rng.uniform(0.05, 0.95, size=N)
+    return truth, labels.poll(rng.binomial(4, truth) / 4, 20, design_effect=5)
 
 
 def poisson(rng):
@@ -183,11 +220,15 @@ def targets(rng):
 # What a delta method leaves out, of the order of one over the count, is allowed for.
 CALIBRATED = {
     "asymmetric": (skewed, 0), "split": (split_normal, 0), "equal repeats": (equal_repeats, 0), "unequal repeats": (unequal_repeats, 0.02),
-    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "busy crowd": (busy_crowd, 0), "ranges": (ranges, 0),
+    "other repeats": (other_repeats, 0.05), "crowd": (crowd, 0), "busy crowd": (busy_crowd, 0), "sparse crowd": (sparse_crowd, 0.1),
+    "few items": (few_items, 0), "ranges": (ranges, 0),
     "rounded": (rounded, 0), "intervals": (intervals, 0),
     "few samples": (lambda rng: monte_carlo(rng, 8), 0),
     "samples": (lambda rng: monte_carlo(rng, 50), 0), "mixture": (mixture, 0),
-    "tracks": (tracks, 0), "polls": (polls, 0.01), "finite polls": (finite_polls, 0.02),
+    "two members": (lambda rng: few_members(rng, 2), 0), "three members": (lambda rng: few_members(rng, 3), 0),
+    "five members": (lambda rng: few_members(rng, 5), 0), "correlated": (lambda rng: few_members(rng, 5, 0.5), 0),
+    "much correlated": (lambda rng: few_members(rng, 5, 0.9), 0),
+    "tracks": (tracks, 0), "polls": (polls, 0.01), "finite polls": (finite_polls, 0.02), "clustered polls": (clustered_polls, 0.05),
     "counts": (poisson, 0.03), "log counts": (log_poisson, 0.02),
     "log ratios": (log_ratios, 0.02), "ratios": (ratios, 0.02), "targets": (targets, 0),
 }  # fmt: skip
@@ -202,6 +243,74 @@ def test_a_variance_is_that_of_the_error(process):
     assert (
         abs(np.mean(found.y - truth)) < 5 * np.std(found.y - truth) / math.sqrt(len(truth)) + 0.03
     )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "stated"),
+    [(5, 5, 0.78), (10, 10, 0.92), (50, 50, 0.99), (50, 5, 1.03), (20, 2, 1.32)],
+)
+def test_a_ratio_of_small_counts_is_off_by_what_its_docstring_says(a, b, stated):
+    """The exact mean of (y − truth)²/variance over two Poisson counts, the denominator above 0."""
+    events, others = np.meshgrid(np.arange(200.0), np.arange(1.0, 200.0), indexing="ij")
+    chance = stats.poisson(a).pmf(events) * stats.poisson(b).pmf(others)
+    found = labels.count_ratio(events.ravel(), others.ravel())
+    ratio = (found.y - a / b) ** 2 / found.variance
+    assert np.average(ratio, weights=chance.ravel()) == pytest.approx(stated, abs=0.01)
+
+
+def ratio_of_errors(truth, found):
+    return np.mean((found.y - truth) ** 2 / found.variance)
+
+
+@pytest.mark.parametrize(("count", "stated"), [(2, 3.6), (3, 1.9), (5, 1.0)])
+def test_two_kinds_of_items_are_off_by_what_the_docstring_says(count, stated):
+    """Half of the items have a hundred times the variance of the others; alone, each is right."""
+    rng = np.random.default_rng(10)
+    spread = np.repeat([1.0, 10.0], N // 2)
+    truth, items, values = grouped(rng, np.full(N, count), spread)
+    assert ratio_of_errors(truth, labels.repeats(items, values)) == pytest.approx(stated, rel=0.1)
+    half = items < N // 2
+    alone = labels.repeats(items[half], values[half])
+    assert ratio_of_errors(truth[: N // 2], alone) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(("count", "stated"), [(4, 3.0), (5, 2.0), (8, 1.4), (50, 1.04)])
+def test_few_samples_state_a_larger_variance_than_their_error(count, stated):
+    draws = np.random.default_rng(11).normal(size=(count + 1, N))
+    found = labels.samples(draws[1:], axis=0)
+    assert found.variance.mean() / (1 + 1 / count) == pytest.approx(stated, rel=0.03)
+    alike = labels.ensemble(draws[1:], np.zeros((count, N)))
+    assert alike.variance.mean() / (1 + 1 / count) == pytest.approx(1, rel=0.03)
+    assert ratio_of_errors(draws[0], alike) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("own", "correlation", "stated"), [(0, 0.5, 2.7), (0, 0.9, 16), (0.1, 0.5, 2.4), (0.1, 0.9, 9)]
+)
+def test_correlated_members_are_off_by_what_the_docstring_says(own, correlation, stated):
+    rng = np.random.default_rng(12)
+    means = math.sqrt(correlation) * rng.normal(size=N)
+    means = means + math.sqrt(1 - correlation) * rng.normal(size=(5, N))
+    truth = math.sqrt(1 + own) * rng.normal(size=N)
+    found = labels.ensemble(means, np.full((5, N), own))
+    assert ratio_of_errors(truth, found) == pytest.approx(stated, rel=0.05)
+    told = labels.ensemble(means, np.full((5, N), own), correlation=correlation)
+    assert ratio_of_errors(truth, told) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("noise", "stated"),
+    [
+        (stats.lognorm(0.4), 1.13), (stats.lognorm(0.7), 1.5), (stats.lognorm(1.0), 2.4),
+        (stats.gamma(4), 1.03), (stats.expon(), 1.13),
+    ],
+)  # fmt: skip
+def test_skewed_noise_is_off_by_what_the_docstring_says(noise, stated):
+    """The exact mean squared error of the label, over its variance."""
+    low, median, high = noise.ppf([0.158655, 0.5, 0.841345])
+    y, variance = labels.asymmetric([median], [median - low], [high - median])
+    error = noise.var() + (noise.mean() - y[0]) ** 2
+    assert error / variance[0] == pytest.approx(stated, rel=0.03)
 
 
 def test_few_values_borrow_from_many():
@@ -234,6 +343,50 @@ def test_biases_of_raters_are_taken_out():
     assert np.std(off) < 0.1
     assert np.std(plain.y - truth) > 1
     assert found.variance.mean() < plain.variance.mean() / 20
+
+
+def ring_of_raters(people=40):
+    """Each rater shares items with two neighbours, one of them twice; some ratings are repeated."""
+    items = np.repeat(np.arange(2 * people), 2)
+    raters = (items // 2 + np.tile([0, 1], 2 * people)) % people
+    items, raters = np.append(items, [0, 0, 5]), np.append(raters, [0, 0, 7])
+    return items, raters, np.eye(2 * people)[items], np.eye(people)[raters]
+
+
+def test_labels_and_their_variances_are_those_of_least_squares():
+    """The covariance of a dense regression on items and raters, with biases adding up to 0."""
+    rng = np.random.default_rng(8)
+    items, raters, by_item, by_rater = ring_of_raters()
+    values = rng.normal(size=len(items))
+    counts = by_item.sum(axis=0)
+    design = np.hstack([by_item, by_rater])
+    condition = np.append(np.zeros(len(counts)), by_rater.sum(axis=0))
+    inverse = np.linalg.inv(design.T @ design + np.outer(condition, condition))
+    exact = inverse - np.outer(*[inverse @ condition] * 2)  # the condition holds without error
+    residuals = np.eye(len(items)) - design @ exact @ design.T
+
+    added, share = labels._uncertainty(items, raters, counts.astype(int), by_rater.shape[1])
+    np.testing.assert_allclose(added, np.diag(exact)[: len(counts)] - 1 / counts, atol=1e-9)
+    np.testing.assert_allclose(share * (counts - 1), np.diag(residuals) @ by_item, atol=1e-9)
+    found = labels.ratings(items, values, raters)
+    np.testing.assert_allclose(found.y, (exact @ design.T @ values)[: len(counts)], atol=1e-7)
+
+
+def test_raters_of_every_item_add_no_variance():
+    items, raters = (part.ravel() for part in np.indices((9, 4)))
+    added, share = labels._uncertainty(items, raters, np.full(9, 4), 4)
+    np.testing.assert_allclose(added, 0, atol=1e-12)
+    np.testing.assert_allclose(share, 8 / 9)
+
+
+def test_the_uncertainty_of_very_many_raters_is_simulated(monkeypatch):
+    items, raters, by_item, _ = ring_of_raters(people=20)
+    counts = by_item.sum(axis=0).astype(int)
+    exact = labels._uncertainty(items, raters, counts, 20)
+    monkeypatch.setattr(labels, "MOST_RATERS", 10)
+    monkeypatch.setattr(labels, "SIMULATIONS", 800)
+    for one, other in zip(labels._uncertainty(items, raters, counts, 20), exact, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.25)
 
 
 def test_a_crowd_as_a_whole_is_taken_to_be_right():
@@ -329,7 +482,7 @@ def test_states_of_several_libraries(state):
         (lambda: labels.repeats([1, 1], [2.0]), "two columns of equal length"),
         (lambda: labels.repeats([], []), "must not be empty"),
         (lambda: labels.repeats([1, 1], [2.0, np.nan]), "found nan in row 1"),
-        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "2 groups"),
+        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "found 2 groups without"),
         (lambda: labels.ratings([1, 1], [1.0, 2.0], ["a", "b"]), "too few to tell"),
         (lambda: labels.plus_minus([1.0], [-1.0]), "half_width must be non-negative"),
         (lambda: labels.asymmetric([1.0], [-1.0], [1.0]), "minus must be non-negative"),
@@ -355,6 +508,7 @@ def test_states_of_several_libraries(state):
         (lambda: labels.bootstrapped([1.0], [1.0], [-1.0], gamma=0.9), "next_variance must be"),
         (lambda: labels.bootstrapped([1.0], [1.0, 2.0], [1.0], gamma=0.9), "shape of reward"),
         (lambda: labels.bootstrapped([1.0], [1.0], [1.0], gamma=1.5), "gamma must be in"),
+        (lambda: labels.ensemble([[1.0], [2.0]], correlation=1.0), "correlation must be in"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(call, message):
