@@ -118,27 +118,31 @@ def noise_corrected_difference(
 ) -> Score:
     r"""By how much one model's mean squared error to the true labels exceeds another's.
 
-    .. math:: \frac{\sum_k w_k \left[(f_k - \tilde y_k)^2 - (g_k - \tilde y_k)^2\right]}{\sum_k w_k}
+    .. math::
+        \frac{\sum_k w_k \left[(f_k - \tilde y_k)^2 - (g_k - \tilde y_k)^2\right]}{\sum_k w_k},
+        \qquad w_k = (\sigma_k^2 + \epsilon)^{-1} \text{ or } 1
 
-    with the weights of :func:`noise_corrected_mse`: at the same ε, the difference of the two scores
-    of which σ² has fallen out. Both models meet the same labels, so that its standard error is
-    far below that of either score.
+    Both models meet the same labels, so that σ² cancels, and the standard error is far below that
+    of either score. Each term is :math:`(f - g)(f + g - 2\tilde y)`, whose variance is proportional
+    to σ² plus a constant: hence these weights, and not the squared ones of
+    :func:`noise_corrected_mse`.
 
     Args:
         pred: f, predictions of one model, not fitted on these labels.
         other: g, those of another, likewise.
         target: ỹ, the noisy labels.
         variance: σ².
-        weighted: As in :func:`noise_corrected_mse`.
-        epsilon: As there; None takes the lower of the two models' estimates.
+        weighted: Whether to weigh by 1/(σ²+ε), rather than all elements alike.
+        epsilon: As in :func:`noise_corrected_mse`; None takes the lower of the two models'
+            estimates.
         sample_weight: As there.
         per_output: As there.
 
     Returns:
         (value, stderr). Below 0, `pred` is the better.
 
-    Identities: at a given ε, or unweighted, it is the difference of the two scores; exchanging the
-    models changes its sign alone; a model differs from itself by 0 ± 0.
+    Identities: unweighted, or with equal variances, it is the difference of the two scores;
+    exchanging the models changes its sign alone; a model differs from itself by 0 ± 0.
 
     Example:
         >>> import numpy as np
@@ -156,7 +160,7 @@ def noise_corrected_difference(
     if weighted and epsilon is None:
         own = min(_residual_variance(f - y, v), _residual_variance(g - y, v))
         epsilon = _steady(own, v)
-    w = _mse_weights(f - y, v, weighted, epsilon)
+    w = _mse_weights(f - y, v, weighted, epsilon).sqrt()
     terms = (f - y).square() - (g - y).square()
     return _weighted_mean(terms, w * importance[0] if importance else w)
 
