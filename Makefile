@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help browser demo test quick check docs pictures format mutants bench bench-quality \
+.PHONY: help browser demo test quick check docs pictures format mutants bench bench-quality bench-choices \
         bench-alternatives bench-table bench-scale bench-report clean
 
 help: ## list the targets
@@ -70,6 +70,9 @@ bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops, im
 
 bench-quality: $(STAMP) ## BIVRegressor beside boosting on noisy labels: half an hour, goes on where it stopped
 	$(BIN)/python benchmarks/quality.py --out build/bench/quality.md
+
+bench-choices: $(STAMP) ## how well embeddings, epochs and several outputs are chosen: twenty minutes
+	$(BIN)/python benchmarks/choices.py --out build/bench/choices.md
 
 bench-alternatives: $(STAMP) ## biv beside torch, scikit-learn, GPyTorch, astroNN and LightGBM: half an hour
 	$(BIN)/python benchmarks/alternatives.py --out build/bench/alternatives.md

@@ -1062,6 +1062,8 @@ MUTANTS = [
         ("seed + fold", "seed"),
         ("max(found.stderr, together)", "found.stderr"),
         ("used &= table.weight > 0", "pass"),
+        ("used = ~np.isinf(table.variance)", "used = np.isfinite(table.variance)"),
+        ('unknown == "estimate" and', "False and"),
         ("if len(data.y) < max(FEWEST_ROWS, 2 * folds):", "if False:"),
         ("if weighted and goes_with_label(data.y, data.variance):", "if False:"),
         ("if self.impossible or self.disputed or", "if self.impossible or"),

@@ -320,6 +320,87 @@ def test_error_bars_that_are_missing(capsys):
     assert "biv: note: the variance of 2 of 62 labels is unknown" in capsys.readouterr().err
 
 
+def leaky(path, rows=120):
+    """A table with identifiers of three kinds, a copy of the label and columns to learn from."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=rows)
+    y = x + rng.normal(size=rows)
+    whole = pd.DataFrame({"kepid": 1000 + rng.permutation(rows), "x": x, "y": y, "s": 1.0})
+    whole["name"] = [f"Kepler-{k}" if k % 4 == 0 else None for k in range(rows)]
+    whole["key"] = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(rows)]
+    whole["low"], whole["high"] = y - rng.random(rows), y + rng.random(rows)
+    whole["minus"], whole["plus"] = whole["low"] - y, whole["high"] - y
+    whole["in other units"], whole["low in other units"] = 0.09 * y, -2 * whole["low"]
+    whole.to_parquet(path) if path.suffix == ".parquet" else whole.to_csv(path, index=False)
+    return path
+
+
+OTHERS = ["--ignore", "low", "high", "minus", "plus", "--ignore", "low in other units"]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", [["inspect"], ["compare"], ["train"], ["train", "--stream"]])
+def test_every_command_leaves_out_identifiers_and_refuses_copies_of_the_label(command, capsys):
+    rows = 2000 if "--stream" in command else 120  # of which it looks at one in ten
+    path = leaky(Path("data.parquet" if "--stream" in command else "data.csv"), rows)
+    given = [*command, path, *COLUMNS, *OTHERS]
+    assert run(*given) == 2
+    said = capsys.readouterr().err
+    assert "columns to learn from must not repeat the label; by their rank correlations" in said
+    assert "with 'y', these do: 'in other units' (+1.0000). Leave them out with --ignore" in said
+    assert "or learn from them all the same with --keep 'in other units'" in said
+    for name, texts in (("name", "texts"), ("key", "sequences of 12 letters")):
+        count = rows // 4 if name == "name" else rows
+        cells = f"{count:,} distinct {texts} in {count:,} filled cells"
+        assert f"column {name!r} was left out: {cells}, as identifiers have (--keep {name}" in said
+    assert "column 'kepid' holds mostly distinct integers: if it is an identifier, leave" in said
+    assert "(--ignore kepid)" in said
+
+
+@pytest.mark.usefixtures("here")
+def test_columns_are_kept_by_option(capsys):
+    path = leaky(Path("data.csv"))
+    kept = ["--keep", "key", "kepid", "--keep", "in other units"]
+    assert run("train", path, *COLUMNS, *OTHERS, *kept, *SMALL) == 0
+    told = capsys.readouterr()
+    assert "4 columns to learn from (3 number, 1 sequence)" in told.out
+    assert "column 'name' was left out" in told.err
+    assert "kepid" not in told.err
+    assert run("predict", "biv-model", path) == 0
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", [["inspect"], ["compare"], ["train"], ["train", "--stream"]])
+def test_every_command_refuses_distances_and_copies_of_the_ends(command, capsys):
+    path = leaky(Path("data.parquet"), 2000 if "--stream" in command else 120)
+    columns = ["--target", "y", "--ignore", "in other units", "key", "name", "s"]
+    assert run(*command, path, *columns, "--target-interval", "minus", "plus") == 2
+    assert "they look like − and + errors, on both sides of 0" in capsys.readouterr().err
+    columns += ["--target-interval", "low", "high"]
+    assert run(*command, path, *columns) == 2
+    said = capsys.readouterr().err
+    assert "with 'low', these do: 'low in other units' (-1.0000)" in said
+
+
+@pytest.mark.usefixtures("here")
+def test_compare_and_train_have_the_same_rows(capsys, monkeypatch):
+    Path("data.csv").write_text("\n".join([*LINES, "1,2,", "2,3,NA", "3,4,inf"]) + "\n")
+    assert run("compare", "data.csv", *COLUMNS) == 2
+    assert "row 61, column 's' must have an error bar; it is mi" in capsys.readouterr().err
+    methods = {
+        name: lambda train, new, _: (np.full(len(new), train.y.mean()), "")
+        for name in ("BIV", "L2", "BIV, shuffled variances")
+    }
+    monkeypatch.setattr("biv.owndata.comparison.methods", lambda: methods)
+    options = ["--unknown-variance", "median", "--json"]
+    assert run("compare", "data.csv", *COLUMNS, *options, "--no-report", "--jobs", "1") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["rows_of_unknown_variance"]) == (62, 2)
+    assert run("train", "data.csv", *COLUMNS, *options, *SMALL, "--no-report") == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["result"]["unknown_variance"] == told["unknown_variance"]
+
+
 @pytest.mark.usefixtures("here")
 def test_one_feature_and_no_error_bars_are_enough(capsys):
     Path("data.csv").write_text("\n".join(LINES))

@@ -276,10 +276,48 @@ def test_rows_that_do_not_matter_judge_nobody(tmp_path, monkeypatch):
     assert compare(replace(rows, weight=weight)).rows == 140
     counted = compare(replace(rows, weight=1.0 + np.arange(240)))
     assert counted.methods[0].mse != compare(rows).methods[0].mse
+    infinite = np.where(np.arange(240) < 50, np.inf, rows.variance)
+    assert compare(replace(rows, variance=infinite)).rows == 190
+
+
+def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_path, monkeypatch):
+    seen = []
+
+    def remembering(train, new, seed):
+        seen.append(train.variance)
+        return fake(0.3)(train, new, seed)
+
+    known = dict.fromkeys((BIV, L2, SHUFFLED), remembering)
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    rows = table(tmp_path)
     unknown = np.where(np.arange(240) < 50, np.nan, rows.variance)
-    found = compare(replace(rows, variance=unknown))
-    assert (found.rows, found.unknown) == (190, 50)
-    assert "50 rows of unknown error bar were left out" in report.text(found).replace("\n", " ")
+    missing = replace(rows, variance=unknown)
+    with pytest.raises(ValueError, match="must have an error bar; .* --unknown-variance median"):
+        compare(missing)
+    with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; found"):
+        compare(missing, unknown="Median")
+    found = compare(missing, unknown="median")
+    assert (found.rows, found.rows_in_all, found.unknown) == (240, 240, 50)
+    assert found.unknown_variance == np.nanmedian(unknown)
+    assert all(np.isfinite(variance).all() for variance in seen)
+    assert sum((v == found.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
+    assert found.told()["unknown_variance"] == found.unknown_variance
+    text = report.text(found).replace("\n", " ")
+    assert "50 of the rows in all have no error bar: their σ² was taken to be" in text
+    assert compare(rows).unknown_variance is None
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_the_variance_of_unknown_error_bars_is_estimated(tmp_path, monkeypatch):
+    known = {name: fake(0.3, k) for k, name in enumerate((BIV, L2, SHUFFLED))}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    rows = table(tmp_path, 400)
+    noisy = rows.variance > 1
+    unknown = np.where(noisy & (np.arange(400) % 2 == 0), np.nan, rows.variance)
+    found = compare(replace(rows, variance=unknown), unknown="estimate")
+    assert found.unknown == np.isnan(unknown).sum()
+    assert found.unknown_variance == pytest.approx(9.0, rel=0.5)  # and their median is .01
 
 
 def test_linear_least_squares_weighs_by_its_own_error():

@@ -395,7 +395,8 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     for said in (
         "100 rows have no 'y' and were left out",
         "the variance of 1 labels is unknown, and was taken to be ",
-        "column 'name' was left out: 900 different texts in 900 rows, as identifiers have",
+        "column 'name' was left out: 900 distinct texts in 900 filled cells, as identifiers have "
+        "(--keep name keeps it)",
     ):
         assert f"biv: note: {said}" in told.err
     assert ModelFolder.read(tmp_path / "m").about["rows"] == 800

@@ -19,7 +19,8 @@ Compared by cross-validation, on the same folds: networks with L2 (all labels al
 Cutoff (labels below a σ² chosen by validation), BIV (1/(σ²+ε)), and BIV with the same variances on
 the wrong rows, which shows whether they know which labels are good; linear weighted least squares;
 gradient boosting with and without weights (scikit-learn's, and LightGBM if it is installed). Errors
-are to the true labels, with the noise of the labels taken out. A page with charts is written beside
+are to the true labels, with the noise of the labels taken out. The rows are those that `biv train`
+learns from with the same --unknown-variance. A page with charts is written beside
 the text: biv-compare.html. `biv train --comparison comparison.json` puts the result into its own.
 """
 
@@ -44,6 +45,7 @@ def add_to(commands: Any) -> None:
         default=10_000,
         help="compare on so many at most, drawn by lot; 0 for all (default: 10000)",
     )
+    owndata.add_unknown(parser)
     parser.add_argument(
         "--unweighted",
         action="store_true",
@@ -77,6 +79,7 @@ def call(options: argparse.Namespace) -> int:
             folds=options.folds,
             rows=options.rows or None,
             weighted=not options.unweighted,
+            unknown=options.unknown_variance,
             seed=options.seed,
             jobs=options.jobs or os.cpu_count() or 1,
             after_task=bar.update,

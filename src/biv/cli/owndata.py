@@ -66,6 +66,16 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
         )
 
 
+def add_unknown(parser: Any) -> None:
+    """What becomes of labels whose error bar is missing."""
+    parser.add_argument(
+        "--unknown-variance",
+        choices=("raise", "median", "estimate"),
+        default="raise",
+        help="where an error bar is missing: an error, the median, or an estimate (default: raise)",
+    )
+
+
 def add_usual(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
     """What every command has."""
     if seed:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from biv.owndata import ModelFolder
 
 STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
-LOSSES, UNKNOWN = ("biv", "l2", "iv", "cutoff"), ("raise", "median", "estimate")
+LOSSES = ("biv", "l2", "iv", "cutoff")
 
 EXAMPLES = """examples:
   biv train data.csv --target y --target-std y_err               writes the folder biv-model
@@ -80,12 +80,7 @@ def add_to(commands: Any) -> None:
         help="epochs that gain less than 1 %% in all before it stops (default: 4, of small tables "
         "more)",
     )
-    model.add_argument(
-        "--unknown-variance",
-        choices=UNKNOWN,
-        default="raise",
-        help="where an error bar is missing: an error, the median, or an estimate (default: raise)",
-    )
+    owndata.add_unknown(model)
     model.add_argument(
         "--calibrate-variance",
         action="store_true",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -329,7 +330,9 @@ def require_columns(schema: Schema, files: Files) -> None:
     if not schema.columns:
         name = next(iter(schema.identifiers), None)
         hint = (
-            "" if name is None else f" (--keep {name}, in Python keep=[{name!r}], keeps {name!r})"
+            ""
+            if name is None
+            else f" (--keep {shlex.quote(name)}, in Python keep=[{name!r}], keeps {name!r})"
         )
         reasons = "".join(f"; {name!r} has {schema.ignored[name]}" for name in schema.identifiers)
         raise ValueError(f"{files} must have a column to learn from; found none{reasons}{hint}")

@@ -11,17 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv import _checks, metrics
+from biv import _checks, errorbars, metrics
 from biv._pages import named
 from biv.datasets import LabelledTable
+<<<<<<< HEAD
 from biv.errorbars import is_impossible
 from biv.findings import FEWEST_JUDGED, TOO_LARGE
+=======
+from biv.errorbars import ErrorBars, is_impossible
+from biv.estimator import UNKNOWN
+>>>>>>> i21-tables
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
 from biv.owndata.inspection import QuickFit, examine
 from biv.owndata.learnable import require_learnable
-from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, methods
+from biv.owndata.methods import BIV, BLIND, L2, SHUFFLED, Rows, estimated_variance, methods
 from biv.owndata.relation import goes_with_label, label_correlation
 from biv.weights import inverse_variance_weights
 
@@ -91,7 +96,7 @@ class Comparison:
     Attributes:
         rows: How many were compared.
         rows_in_all: Out of so many with a label.
-        unknown: Rows whose error bar is unknown, which were left out.
+        unknown: Rows whose error bar is unknown.
         folds: Of the cross-validation.
         label_variance: In squared units of the label.
         methods: The lowest error first.
@@ -104,6 +109,7 @@ class Comparison:
             label variance; None unless error bars go with the label, where the two may disagree.
         target: The label's name.
         evidence: What a report shows of the table and of BIV's predictions.
+        unknown_variance: σ² of the labels whose error bar is unknown; None if there are none.
     """
 
     rows: int
@@ -120,6 +126,7 @@ class Comparison:
     alike: Effect | None = None
     target: str = ""
     evidence: Evidence | None = None
+    unknown_variance: float | None = None
 
     @property
     def useful(self) -> bool | None:
@@ -237,6 +244,7 @@ class Comparison:
                     "rows": self.rows,
                     "rows_in_all": self.rows_in_all,
                     "rows_of_unknown_variance": self.unknown,
+                    "unknown_variance": self.unknown_variance,
                     "folds": self.folds,
                     "label_variance": self.label_variance,
                     "methods": rows,
@@ -269,6 +277,7 @@ def compare(
     folds: int = FOLDS,
     rows: int | None = ROWS,
     weighted: bool = True,
+    unknown: str = "raise",
     seed: int = 0,
     jobs: int = 1,
     after_task: Callable[[], object] = lambda: None,
@@ -281,30 +290,40 @@ def compare(
     Both are of one draw of folds and seeds: another may differ by more than they say.
 
     Args:
-        table: With error bars; rows where that is unknown or infinite are left out.
+        table: With error bars; rows where that is infinite, or the weight 0, are left out, as they
+            are from :meth:`ModelFolder.train`.
         folds: Of the cross-validation.
         rows: Compare on so many at most, drawn by lot; None for all.
         weighted: Whether reliable labels count more in the scores, which are less noisy then, but
             do not tell of all rows if σ² goes with the label or with a model's error. Where it goes
             with the label (:mod:`biv.owndata.relation`), both are looked at.
+        unknown: What to do where an error bar is unknown, as `unknown_variance` of
+            :class:`BIVRegressor`: "raise" an error, take the "median" of the others, or "estimate"
+            one variance, which a fit on all rows does once for all methods and folds.
         seed: Of the folds and of all methods.
         jobs: Processes.
         after_task: Is called after each method on each fold.
 
     Raises:
-        ValueError: There are no error bars, too few rows, or BIV or L2 has no answer.
+        ValueError: There are no error bars, or one is unknown, there are too few rows, or BIV or
+            L2 has no answer.
     """
     if table.variance is None:
         raise ValueError("there are no error bars to compare with and without: name their column")
     folds = _checks.integer("folds", folds, at_least=2)
-    require_learnable(table, unknown="leave out")
+    if unknown not in UNKNOWN:
+        raise ValueError(f"unknown must be one of {', '.join(UNKNOWN)}; found {unknown!r}")
+    require_learnable(table, unknown=unknown)
     places = _usable(table, rows, seed)
     data = Rows(table.features, table.y, table.variance, table.weight).at(places)
     if len(data.y) < max(FEWEST_ROWS, 2 * folds):
         raise ValueError(
-            f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label and a "
-            f"finite error bar; found {len(data.y)}"
+            f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label whose "
+            f"error bar is not infinite; found {len(data.y)}"
         )
+    taken = _taken(table.variance, data, unknown, seed)
+    if taken is not None:
+        data = data._replace(variance=np.where(np.isnan(data.variance), taken, data.variance))
     order = np.random.default_rng(seed).permutation(len(data.y))
     parts = [np.sort(part) for part in np.array_split(order, folds)]
     outcomes = list(_outcomes(data, parts, seed, jobs, after_task))
@@ -349,16 +368,30 @@ def compare(
         label_correlation(data.y, data.variance),
         alike,
         table.target.name,
-        _evidence(table, places, predictions[BIV], label_variance, seed),
+        _evidence(table, places, data, predictions[BIV], label_variance, seed),
+        taken,
     )
 
 
+def _taken(variance: Floats, data: Rows, unknown: str, seed: int) -> float | None:
+    """The variance of labels whose error bar is unknown; None if all are known."""
+    if not np.isnan(variance).any():
+        return None
+    if unknown == "estimate" and np.isnan(data.variance).any():
+        return estimated_variance(data, seed)
+    return float(errorbars.medians(ErrorBars(variance[:, None], "y_var"))[0])
+
+
 def _evidence(
-    table: LabelledTable, places: Any, predicted: Floats, label_variance: float, seed: int
+    table: LabelledTable,
+    places: Any,
+    data: Rows,
+    predicted: Floats,
+    label_variance: float,
+    seed: int,
 ) -> Evidence:
     """Of BIV's predictions for rows that were left out."""
-    assert table.variance is not None
-    y, variance = table.y[places], table.variance[places]
+    y, variance = data.y, data.variance
     tau2 = metrics.residual_variance(predicted, y, variance)
     factor, interval = None, None
     if variance.max() > variance.min():
@@ -379,7 +412,7 @@ def _evidence(
 def _usable(table: LabelledTable, rows: int | None, seed: int) -> npt.NDArray[np.int64]:
     """Places of rows that can be learned from and judged by, so many at most."""
     assert table.variance is not None
-    used = np.isfinite(table.variance)
+    used = ~np.isinf(table.variance)
     if table.weight is not None:
         used &= table.weight > 0
     places = np.flatnonzero(used)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -73,13 +74,13 @@ def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> I
         keep: Columns that nothing is to be said about.
     """
     for name, reason in schema.ignored.items():
-        hint = f" (--keep {name} keeps it)" if name in schema.identifiers else ""
+        hint = f" (--keep {shlex.quote(name)} keeps it)" if name in schema.identifiers else ""
         yield f"column {name!r} was left out: {reason}{hint}"
     numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
     for name in integer_ids((name, features[name].to_numpy()) for name in numbers):
         yield (
             f"column {name!r} holds mostly distinct integers: if it is an identifier, leave it out "
-            f"(--ignore {name})"
+            f"(--ignore {shlex.quote(name)})"
         )
 
 
@@ -104,9 +105,10 @@ def refuse_copies(
     for label, values in labels:
         if found := label_copies(columns, values):
             names = list(map(str, found))
+            quoted = shlex.join(names)
             listed = ", ".join(f"{name!r} ({found[name]:+.4f})" for name in names)
             raise ValueError(
                 f"{source}: columns to learn from must not repeat the label; by their rank "
                 f"correlations with {label!r}, these do: {listed}. Leave them out with --ignore "
-                f"{' '.join(names)}, or learn from them all the same with --keep {' '.join(names)}"
+                f"{quoted}, or learn from them all the same with --keep {quoted}"
             )

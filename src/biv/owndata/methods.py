@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ BLIND = (L2, "boosting (scikit-learn)", "LightGBM")  # methods that make no use 
 
 
 class Rows(NamedTuple):
-    """Some rows of a table, with a finite variance each."""
+    """Some rows of a table; methods are given a finite variance of each."""
 
     features: Any
     y: Floats
@@ -57,6 +58,14 @@ def _network(train: Rows, new: Any, seed: int, **settings: Any) -> tuple[Floats,
     model.fit(train.features, train.y, y_var=train.variance, sample_weight=train.weight)
     told = "" if model.epsilon_ is None else f"ε {model.epsilon_:.3g}"
     return model.predict(new), told, model
+
+
+def estimated_variance(rows: Rows, seed: int) -> float:
+    """Estimate one variance of all labels whose variance is unknown (NaN), from residuals."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, _, model = _network(rows, rows.features, seed, unknown_variance="estimate")
+    return float(model.unknown_variance_)
 
 
 def _shuffled(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:

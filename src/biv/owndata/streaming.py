@@ -155,11 +155,11 @@ def train_streamed(
     survey = Survey.whole([surveys[group] for group in range(len(table))])
     ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target, settings))
     held_out = Rows.joined(survey.held_out)
-    ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
     if ranks.is_first:
         _tell_of_gaps(survey, target)
         for remark in column_remarks(schema, held_out.features, keep):
             warnings.warn(remark, stacklevel=2)
+    ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
     ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
     state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings, shards))

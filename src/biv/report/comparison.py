@@ -40,8 +40,11 @@ def text(found: Comparison) -> str:
     )
     if not found.weighted:
         under += " All labels count alike in them."
-    if found.unknown:
-        under += f" {found.unknown:,} rows of unknown error bar were left out."
+    if found.unknown_variance is not None:
+        under += (
+            f" {found.unknown:,} of the rows in all have no error bar: their σ² was taken to be "
+            f"{found.unknown_variance:.4g}."
+        )
     lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]
     for name, reason in found.failed.items():
         lines.append(textwrap.fill(f"{name} has no answer here: {reason}", WIDTH))
