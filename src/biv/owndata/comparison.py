@@ -14,13 +14,9 @@ import numpy.typing as npt
 from biv import _checks, errorbars, metrics
 from biv._pages import named
 from biv.datasets import LabelledTable
-<<<<<<< HEAD
-from biv.errorbars import is_impossible
-from biv.findings import FEWEST_JUDGED, TOO_LARGE
-=======
 from biv.errorbars import ErrorBars, is_impossible
 from biv.estimator import UNKNOWN
->>>>>>> i21-tables
+from biv.findings import FEWEST_JUDGED, TOO_LARGE
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
