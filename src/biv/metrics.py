@@ -509,10 +509,14 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     Returns:
         The reading that fits better, in these words; None if none does, as with honest error bars
         and with such as say nothing. None too if the column goes with the residuals' sign, as error
-        bars made from the noisy label do: they have a shape of their own. Of fewer than 500 labels
-        it is always None; some thousand, and a model whose own error is small beside the error
-        bars, find nearly every slip. A model's error that grows as σ² does, or a placeholder in
-        many rows, may be taken for one.
+        bars made from the noisy label do: they have a shape of their own. With fewer than 500
+        labels it is always None. **None does not show that the column was read correctly**: with
+        normal noise, error bars that vary by a factor of 1.6 to 2 and a model whose own error is
+        small beside them, σ passed for σ² is found in 40 to 90 % of draws of 1,000 labels and in
+        nearly all of 3,000. With heavy tails (Student's t, 3 degrees of freedom) it is found in
+        one draw of ten of 3,000 labels, and with one outlier of 20 σ per hundred labels in none of
+        10,000. A model's error that grows as σ² does, or a placeholder in many rows, may be taken
+        for a slip.
 
     Identities: scaling f and ỹ by c and σ² by c² **may change the answer** unless it is None, since
     σ and σ² of the same column scale differently; shuffled error bars give None.
