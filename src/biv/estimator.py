@@ -773,17 +773,17 @@ def _without_identifiers(
 
 
 def _warn_of_copies(names: Sequence[Any], table: Any, y: Array, keep: Sequence[Any]) -> None:
-    numbers = (
+    columns = [
         (names[place], values)
         for place, values in columns_of(table)
         if values.dtype != object and names[place] not in keep
-    )
-    columns = list(numbers)
+    ]
     for label in y.T:
         for name, correlation in label_copies(columns, label).items():
+            kept = "" if isinstance(names, range) else f", or name it in keep=[{name!r}]"
             warnings.warn(
                 f"column {name!r} of X repeats the label (rank correlation {correlation:+.4f}): "
-                "leave it out if it is computed from the label, or name it in keep",
+                f"leave it out if it was computed from the label{kept}",
                 UserWarning,
                 stacklevel=4,
             )

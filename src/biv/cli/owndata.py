@@ -46,7 +46,8 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
         "--target-interval",
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="their error bars, as the ends of a confidence interval",
+        help="their error bars, as the two ends of a confidence interval that holds the label (not "
+        "as distances from it)",
     )
     columns.add_argument("--level", type=float, help="of that interval (default: 0.95)")
     columns.add_argument("--weight", metavar="COLUMN", help="how much each row matters")
