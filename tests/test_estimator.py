@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import biv
+from biv import modelfile
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.features import FeatureEncoder
 from biv.fitting import Fitting
@@ -665,7 +666,9 @@ def test_identifiers_of_a_frame_are_left_out(tmp_path):
     anything = data.assign(id=pd.Timestamp("2024-01-01"), name=1.0)
     np.testing.assert_array_equal(model.predict(anything), expected)
     model.save(tmp_path / "model.safetensors")
+    assert "keep" not in modelfile.read(tmp_path / "model.safetensors")[1]["settings"]  # as before
     again = biv.BIVRegressor.load(tmp_path / "model.safetensors")
+    assert again.keep == ()
     assert again.ignored_features_ == ["id", "name"]
     assert again.n_features_in_ == 4
     np.testing.assert_array_equal(again.predict(anything), expected)

@@ -38,6 +38,7 @@ from biv.features import (
     Categorical,
     FeatureEncoder,
     Ignored,
+    Numeric,
     columns_of,
     has_categories,
 )
@@ -292,7 +293,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         names = self._column_names(X)
         encoder = _without_identifiers(FeatureEncoder.fit(table), table, self.keep)
-        _warn_of_copies(names, table, y.reshape(len(y), -1), self.keep)
+        _warn_of_copies(encoder, names, table, y.reshape(len(y), -1), self.keep)
         matrix = encoder(table)
         features = FeatureScaler.fit(matrix, ddof=0)
         weight = None
@@ -772,12 +773,12 @@ def _without_identifiers(
     return encoder.ignoring(left_out)
 
 
-def _warn_of_copies(names: Sequence[Any], table: Any, y: Array, keep: Sequence[Any]) -> None:
-    columns = [
-        (names[place], values)
-        for place, values in columns_of(table)
-        if values.dtype != object and names[place] not in keep
-    ]
+def _warn_of_copies(
+    encoder: FeatureEncoder, names: Sequence[Any], table: Any, y: Array, keep: Sequence[Any]
+) -> None:
+    numbers = [k for k, rule in enumerate(encoder.columns) if isinstance(rule, Numeric)]
+    asked = [k for k in numbers if names[k] not in keep]
+    columns = [(names[place], values) for place, values in columns_of(table, asked)]
     for label in y.T:
         for name, correlation in label_copies(columns, label).items():
             kept = "" if isinstance(names, range) else f", or name it in keep=[{name!r}]"

@@ -33,7 +33,8 @@ EXAMPLES = """examples:
 Columns of numbers, true/false, dates (2024-12-31, with or without a time), text (categories), and
 sequences of letters are learned from; missing cells are empty, NA, null, NaN, - or ?. A row without
 a label is left out, and so is text of which at least 95 % of the filled cells are distinct, like
-identifiers: --keep learns from it. A column that repeats the label is an error. Interrupted (Ctrl-C, or a kill), the same command goes on where it was.
+identifiers: --keep learns from it. A column that repeats the label is an error.
+Interrupted (Ctrl-C, or a kill), the same command goes on where it was.
 
 A folder of Parquet files that is larger than memory is learned from as it is read, by one process
 (--stream) or by several: torchrun starts them, here or on many machines, and restarts them when one
