@@ -52,7 +52,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"Path|ProcessGroup|Tensor"),
     # Types that signatures name and nobody has to make.
     (r"py:(class|exc)", r"biv\.(_arrays|sums|weightings|distributed|\w+\.\w+)\.\w+"),
-    (r"py:(class|exc)", r"Array|Base|Rows|DivergedError"),
+    (r"py:(class|exc)", r"Array|FloatArray|Base|Rows|DivergedError"),
 ]
 
 html_theme = "furo"

@@ -144,11 +144,11 @@ def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, mon
     rows = table(tmp_path, 400)
     assert compare(rows).alike is None
     truth = rows.features["a"].to_numpy() + np.sin(2 * rows.features["b"].to_numpy())
-    variance = np.where(truth < 0, 0.01, 1.0)
+    variance = np.where(truth < 0, 0.01, 4.0)
     noise = np.random.default_rng(5).normal(size=400)
     related = replace(rows, y=truth + np.sqrt(variance) * noise, variance=variance)
     found = compare(related)
-    assert found.correlation > 0.5
+    assert found.correlation > 0.4
     assert found.gain.low > 0 > found.alike.high
     assert found.disputed
     assert found.useful is None
@@ -396,7 +396,7 @@ def test_of_few_rows_there_is_no_recommendation():
 
 def test_what_cannot_be_compared(tmp_path):
     with pytest.raises(
-        ValueError, match="at least 30 rows with a label and a finite error bar; found 20"
+        ValueError, match="at least 30 rows with a label whose error bar is not infinite; found 20"
     ):
         compare(table(tmp_path, 20))
     with pytest.raises(ValueError, match="5 folds need at least 30 rows .*; found 7"):

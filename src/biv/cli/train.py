@@ -297,7 +297,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
-    from biv.report.inspection import WIDTH
+    from biv.report.inspection import WIDTH, r2_in_words
     from biv.report.trained import caveats
 
     result = about["result"]
@@ -308,7 +308,7 @@ def _text(about: Any) -> str:
         best += " (the last few had gained less than 1 %; more --patience may find a better one)"
     lines = [
         f"{best}. On rows that a network has not seen:",
-        f"  R² to {labels}       {result['r2']:.3f} ± {result['r2_stderr']:.3f}",
+        f"  R² to {labels}       {r2_in_words(result['r2'], result['r2_stderr'])}",
         f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the "
         f"label variance is {result['label_variance']:.4g}",
     ]
@@ -319,11 +319,11 @@ def _text(about: Any) -> str:
         )
     said = caveats(result)
     if noisy:
+        alike = result["r2_all_labels_alike"], result["r2_all_labels_alike_stderr"]
         lines += [
             f"  effective sample size       {result['effective_sample_size']:,.0f} of "
             f"{about['rows']:,} labels, by 1/(σ²+τ²)",
-            f"  with all labels alike       R² {result['r2_all_labels_alike']:.3f} ± "
-            f"{result['r2_all_labels_alike_stderr']:.3f}, mean squared error "
+            f"  with all labels alike       R² {r2_in_words(*alike)}, mean squared error "
             f"{result['mse_all_labels_alike']:.4g} ± {result['mse_all_labels_alike_stderr']:.2g}",
         ]
         if about["settings"]["calibrate_variance"]:

@@ -19,6 +19,7 @@ from biv.leakage import ranks
 from biv.modelfile import plain
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import RELATED, label_correlation
+from biv.owndata.scores import r2_scores
 from biv.weights import effective_batch_size, inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]
@@ -253,10 +254,7 @@ def _quick_fit(
         )
     # That training was cut short is of no interest here; factors have a remark of their own.
     told = [str(w.message) for w in caught if "categories in" in str(w.message)]
-    r2, alike = (
-        metrics.noise_corrected_r2(model.out_of_fold_, y, own, weighted=weighted)
-        for weighted in (True, False)
-    )
+    r2, alike = r2_scores(model.out_of_fold_, y, own)
     return (
         QuickFit(
             len(places),

@@ -27,6 +27,7 @@ from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
+from biv.owndata.scores import r2_scores
 
 Floats = npt.NDArray[np.float64]
 
@@ -303,10 +304,7 @@ def summary(
         for score in (mse, plain_mse)
     )
     if weight is None:
-        r2, plain_r2 = (
-            metrics.noise_corrected_r2(model.out_of_fold_, y, noise, weighted=weighted)
-            for weighted in (True, False)
-        )
+        r2, plain_r2 = r2_scores(model.out_of_fold_, y, noise)
     told = {
         "epoch": model.n_epochs_,
         "epochs": len(model.history_),

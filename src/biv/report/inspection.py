@@ -48,9 +48,9 @@ def text(seen: Inspection) -> str:
     finding = seen.finding
     if not finding.voids_scores:
         lines.append(
-            f"A quick fit on {fit.rows:,} rows reaches R² {fit.r2:.3f} to the true labels of rows "
-            f"that it has not seen ({fit.r2_alike:.3f} if all labels count alike in it); its own "
-            f"error has a variance τ² of {fit.tau2:.4g}."
+            f"A quick fit on {fit.rows:,} rows reaches R² {r2_in_words(fit.r2)} to the true labels "
+            f"of rows that it has not seen ({r2_in_words(fit.r2_alike)} if all labels count alike "
+            f"in it); its own error has a variance τ² of {fit.tau2:.4g}."
         )
         if low < high:
             lines += disagreement(fit.r2, fit.r2_stderr, fit.r2_alike, fit.r2_alike_stderr)
@@ -85,6 +85,13 @@ def text(seen: Inspection) -> str:
         for line in lines
     )
     return "\n".join(wrapped)
+
+
+def r2_in_words(value: float | None, stderr: float | None = None) -> str:
+    """R², with its standard error if that is given; an undefined one is NaN, or None in JSON."""
+    if value is None or math.isnan(value):
+        return "undefined (the labels vary no more than their noise explains)"
+    return f"{value:.3f}" + ("" if stderr is None else f" ± {stderr:.3f}")
 
 
 def disagreement(r2: float, stderr: float, alike: float, alike_stderr: float) -> list[str]:

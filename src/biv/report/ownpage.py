@@ -15,6 +15,7 @@ from biv.owndata import ModelFolder
 from biv.owndata.evidence import Evidence
 from biv.owndata.methods import BIV, SHUFFLED
 from biv.report.charts import BLUE, GREEN, GREY, ORANGE, PINK, Chart, Colour, Mark, Panel, Series
+from biv.report.inspection import r2_in_words
 from biv.report.page import (
     Bullets,
     Cell,
@@ -59,11 +60,11 @@ def of_model(folder: ModelFolder, place: str) -> Page:
     if evidence.finding is not None and evidence.finding["kind"] not in SILENT:
         more.append(f"Finding about the error bars: {evidence.finding['text']}.")
     more += caveats(result)
-    if result["r2"] < 2 * result["r2_stderr"]:
+    if result["r2"] is None or result["r2"] < 2 * result["r2_stderr"]:
         more = [first, *more]
         first = (
-            f"The model predicts next to nothing of these labels: R² {result['r2']:.3f} ± "
-            f"{result['r2_stderr']:.3f} on {UNSEEN}."
+            "The model predicts next to nothing of these labels: R² "
+            f"{r2_in_words(result['r2'], result['r2_stderr'])} on {UNSEEN}."
         )
     return Page(
         f"Error bars of {quoted(evidence.target)}"
@@ -178,8 +179,8 @@ def _model_figures(evidence: Evidence, result: Mapping[str, Any]) -> Figures:
     found = [
         Figure(
             "R² to the true labels" if evidence.bars else "R²",
-            f"{result['r2']:.3f}",
-            f"± {result['r2_stderr']:.3f}, of {UNSEEN}{_alike(result)}",
+            "undefined" if result["r2"] is None else f"{result['r2']:.3f}",
+            f"{_plus_minus(result)}of {UNSEEN}{_alike(result)}",
         ),
         *_label_figures(evidence, result["effective_sample_size"]),
     ]
@@ -187,6 +188,10 @@ def _model_figures(evidence: Evidence, result: Mapping[str, Any]) -> Figures:
         note = f"{result['relative_epsilon']:.3g} of the label variance"
         found.append(Figure("ε", f"{result['epsilon']:.4g}", note))
     return Figures(found)
+
+
+def _plus_minus(result: Mapping[str, Any]) -> str:
+    return "" if result["r2"] is None else f"± {result['r2_stderr']:.3f}, "
 
 
 def _alike(result: Mapping[str, Any]) -> str:
@@ -679,7 +684,7 @@ def _about_model(folder: ModelFolder, place: str) -> Section:
             "mean squared error to the true labels",
             f"{result['mse']:.5g} ± {result['mse_stderr']:.2g}",
         ),
-        ("R²", f"{result['r2']:.4f} ± {result['r2_stderr']:.4f}"),
+        ("R²", r2_in_words(result["r2"], result["r2_stderr"])),
         ("label variance", f"{result['label_variance']:.5g}"),
         ("τ²", f"{result['tau2']:.5g}"),
     ]

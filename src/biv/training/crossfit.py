@@ -127,7 +127,7 @@ def cross_fit(
         \frac{\sum_k w_k [(f_k - \tilde y_k)^2 - \sigma_k^2 - (1/m - 1/M)\,s_k^2]}{\sum_k w_k},
         \qquad w_k = \frac{1}{\sigma_k^2 + \epsilon}
 
-    over the labels that count, averaged over the outputs (:class:`HeldOutScore`). New rows are
+    over the labels that count, averaged over the outputs (`HeldOutScore`). New rows are
     predicted by all M members, whose mean varies less: with s² the variance between the members
     that left a row out, the error of an ensemble of M is lower than that of m by s²(1/m − 1/M),
     which is subtracted where m > 1. The weights are the same in all epochs, so that the error bars
