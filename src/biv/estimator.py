@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -31,6 +30,7 @@ from torch import Tensor, nn
 
 from biv import _arrays, _checks, errorbars, metrics, modelfile
 from biv._pages import helps_with, named, see
+from biv._warnings import warn
 from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.features import (
@@ -295,17 +295,18 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         encoder = _without_identifiers(FeatureEncoder.fit(table), table, self.keep)
         _warn_of_copies(encoder, names, table, y.reshape(len(y), -1), self.keep)
         matrix = encoder(table)
-        features = FeatureScaler.fit(matrix, ddof=0)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
         start = time.perf_counter()
-        x, labels = single(features(matrix)), y.reshape(len(y), -1)
-        recipes = self._networks(x, encoder)
+        labels = y.reshape(len(y), -1)
         parts, findings = [], []
         for output, used in enumerate(usable(labels, weight, bars).T):
+            # Of the output's own rows, so that a fit of several outputs is several fits of one.
+            features = FeatureScaler.fit(matrix[used], ddof=0)
+            x = single(features(matrix))
             fitting = Fitting(
                 x[torch.from_numpy(used)],
                 labels[used, output, None],
@@ -313,10 +314,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 None if bars is None else bars.rows(used, output),
                 self.unknown_variance,
             )
-            part = self._part(fitting, recipes, loss, seed, self._checkpoint(output, labels))
+            recipes = self._networks(fitting.x, encoder)
+            checkpoint = self._checkpoint(output, labels)
+            recipe, ensemble, epsilon = self._train(fitting, recipes, loss, seed, checkpoint)
+            story = fitting.story(fitting.raw(ensemble.out_of_fold))
+            part = Part(features, fitting.scalers, recipe, ensemble, story, epsilon)
             findings.append((fitting, part.out_of_fold))
             parts.append(_with_every_row(part, x, used))
-        self._fitted = Fitted(y.ndim == 1, encoder, features, parts, self.calibrate_variance)
+        self._fitted = Fitted(y.ndim == 1, encoder, parts, self.calibrate_variance)
         self._report()
         for fitting, out_of_fold in findings:
             fitting.tell(out_of_fold)
@@ -324,19 +329,6 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(f"{self._summary()}, {time.perf_counter() - start:.1f} s", file=sys.stderr)
         return self
-
-    def _part(
-        self,
-        fitting: Fitting,
-        recipes: Sequence[MLP | OwnNetwork],
-        loss: str,
-        seed: int,
-        checkpoint: Path | None,
-    ) -> Part:
-        """Train the ensemble of one output."""
-        recipe, fitted, epsilon = self._train(fitting, recipes, loss, seed, checkpoint)
-        story = fitting.story(fitting.raw(fitted.out_of_fold))
-        return Part(fitting.scalers, recipe, fitted, story, epsilon)
 
     def _checkpoint(self, output: int, labels: Array) -> Path | None:
         """Return the file of one output; several have a number at the end of their names."""
@@ -348,21 +340,18 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _warn_about_epochs(self) -> None:
         chosen = [part.ensemble for part in self._fitted.parts]
         if any(ensemble.epoch == self.max_epochs for ensemble in chosen):
-            warnings.warn(
+            warn(
                 f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "
                 "larger learning_rate, it may become better",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         lowest = min(float(ensemble.scores.min()) for ensemble in chosen)
         if lowest < 0:
-            warnings.warn(
+            warn(
                 f"the estimated mean squared error of the chosen epoch is negative ({lowest:.3g} "
                 "times the label variance): either the model's error is too small to be told from "
                 "0 with these labels, or the error bars are larger than the noise. Epochs are "
-                f"compared by differences, which the error bars do not change{named('checking')}",
-                UserWarning,
-                stacklevel=4,
+                f"compared by differences, which the error bars do not change{named('checking')}"
             )
 
     def _summary(self) -> str:
@@ -760,16 +749,14 @@ def _without_identifiers(
                 f"cells, as identifiers have (keep=[{name!r}] keeps it)"
             )
         elif count > max(MANY_CATEGORIES, filled / 2):
-            warnings.warn(
+            warn(
                 f"column {name!r} has {count} categories in {filled} filled cells, and each "
-                "becomes a column: is it an identifier, or numbers read as text?",
-                UserWarning,
-                stacklevel=4,
+                "becomes a column: is it an identifier, or numbers read as text?"
             )
     if len(left_out) == len(encoder.columns):
         raise ValueError(f"X must have a column to learn from; {'; '.join(left_out.values())}")
     for said in left_out.values():
-        warnings.warn(said, UserWarning, stacklevel=4)
+        warn(said)
     return encoder.ignoring(left_out)
 
 
@@ -782,9 +769,7 @@ def _warn_of_copies(
     for label in y.T:
         for name, correlation in label_copies(columns, label).items():
             kept = "" if isinstance(names, range) else f", or name it in keep=[{name!r}]"
-            warnings.warn(
+            warn(
                 f"column {name!r} of X repeats the label (rank correlation {correlation:+.4f}): "
-                f"leave it out if it was computed from the label{kept}",
-                UserWarning,
-                stacklevel=4,
+                f"leave it out if it was computed from the label{kept}"
             )

@@ -48,6 +48,7 @@ class Part:
     In files of version 0.1 one ensemble may have several outputs.
 
     Attributes:
+        features: From the encoded table to what the networks want.
         labels: The scaler of each output.
         recipe: How its networks are made.
         ensemble: The networks, and how they were chosen.
@@ -55,15 +56,16 @@ class Part:
         epsilon: ε in units of the label variance, if it is one number.
     """
 
+    features: FeatureScaler
     labels: list[LabelScaler]
     recipe: MLP | OwnNetwork
     ensemble: CrossFit
     story: Story
     epsilon: float | None
 
-    def predict(self, x: Tensor) -> tuple[Array, Array]:
+    def predict(self, matrix: Array) -> tuple[Array, Array]:
         """Return the members' mean and their variance, each (N, outputs), in units of y."""
-        each = self.ensemble.predict(x).double().numpy()
+        each = self.ensemble.predict(single(self.features(matrix))).double().numpy()
         scales = np.array([scaler.std for scaler in self.labels])
         spread = each.var(axis=0, ddof=1 if len(each) > 1 else 0) * scales**2
         return raw(self.labels, each.mean(axis=0)), spread
@@ -80,7 +82,12 @@ class Part:
             for k, module in enumerate(self.ensemble.modules)
             for name, tensor in module.state_dict().items()
         }
-        return tensors | {"out_of_fold": self.ensemble.out_of_fold}, {
+        tensors |= {
+            "features.mean": torch.from_numpy(self.features.mean),
+            "features.std": torch.from_numpy(self.features.std),
+            "out_of_fold": self.ensemble.out_of_fold,
+        }
+        return tensors, {
             "members": len(self.ensemble.modules),
             "network": None if isinstance(self.recipe, OwnNetwork) else asdict(self.recipe),
             "outputs": len(self.labels),
@@ -97,15 +104,15 @@ class Part:
         cls,
         tensors: dict[str, Tensor],
         told: dict[str, Any],
-        features: int,
         function: Callable[[int, int], nn.Module] | None,
     ) -> Part:
         """Return the part that :meth:`told` described."""
+        features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
         recipe: MLP | OwnNetwork
         if function is None:
             recipe = mlp_from_told(told["network"])
         else:
-            recipe = OwnNetwork(function, features, told["outputs"])
+            recipe = OwnNetwork(function, len(features.mean), told["outputs"])
         modules: list[nn.Module] = []
         for k in range(told["members"]):
             module = recipe(torch.Generator())
@@ -113,6 +120,7 @@ class Part:
             modules.append(module.eval())
         scores = np.array([np.inf if s is None else s for s in told["scores"]])
         return cls(
+            features,
             [LabelScaler(mean, std) for mean, std in told["labels"]],
             recipe,
             CrossFit(modules, told["epoch"], scores, tensors["out_of_fold"], told["pooled_tau2"]),
@@ -128,14 +136,12 @@ class Fitted:
     Attributes:
         single: Whether y had one dimension.
         encoder: From a table to a matrix.
-        features: From that to what the networks want.
         parts: The ensembles, one per output.
         calibrated: Whether variances were multiplied.
     """
 
     single: bool
     encoder: FeatureEncoder
-    features: FeatureScaler
     parts: list[Part]
     calibrated: bool
 
@@ -179,8 +185,8 @@ class Fitted:
 
     def predict(self, table: Any) -> tuple[Array, Array]:
         """Return the members' mean and their variance, each (N, outputs), in units of y."""
-        x = single(self.features(self.encoder(table)))
-        means, spreads = zip(*(part.predict(x) for part in self.parts), strict=True)
+        matrix = self.encoder(table)
+        means, spreads = zip(*(part.predict(matrix) for part in self.parts), strict=True)
         return np.concatenate(means, axis=1), np.concatenate(spreads, axis=1)
 
     @property
@@ -217,10 +223,6 @@ class Fitted:
         A model of one part has the fields of version 0.1; several are in a list, and the names of
         their tensors begin with their number.
         """
-        tensors = {
-            "features.mean": torch.from_numpy(self.features.mean),
-            "features.std": torch.from_numpy(self.features.std),
-        }
         content = {
             "single": self.single,
             "calibrated": bool(self.calibrated),
@@ -228,7 +230,8 @@ class Fitted:
         }
         each = [part.told() for part in self.parts]
         if len(each) == 1:
-            return tensors | each[0][0], content | each[0][1]
+            return each[0][0], content | each[0][1]
+        tensors: dict[str, Tensor] = {}
         for number, (own, _) in enumerate(each):
             tensors |= {f"output.{number}.{name}": tensor for name, tensor in own.items()}
         network = each[0][1]["network"]
@@ -242,7 +245,6 @@ class Fitted:
         function: Callable[[int, int], nn.Module] | None = None,
     ) -> Fitted:
         """Return what :meth:`told` described, with the function that made the user's networks."""
-        features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
         each = [(tensors, told)]
         if "parts" in told:
             each = [
@@ -252,8 +254,7 @@ class Fitted:
         return cls(
             told["single"],
             FeatureEncoder.from_told(told["columns"]),
-            features,
-            [Part.from_told(own, about, len(features.mean), function) for own, about in each],
+            [Part.from_told(own, about, function) for own, about in each],
             told["calibrated"],
         )
 

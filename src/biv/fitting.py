@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from biv import errorbars, findings, metrics
 from biv._pages import named
+from biv._warnings import warn
 from biv.datasets import LabelScaler
 from biv.errorbars import ErrorBars, Factor
 from biv.training import Triplets
@@ -113,12 +113,10 @@ class Fitting:
                     f"their factor cannot be told from the model's own error{named('checking')}"
                 )
             if factor.value <= 0:
-                warnings.warn(
+                warn(
                     "the error bars explain nothing of the residuals (the slope is "
                     f"{factor.value:.3g}, {factor.low:.3g} to {factor.high:.3g}): every label "
-                    "counts alike",
-                    UserWarning,
-                    stacklevel=6,
+                    "counts alike"
                 )
         self.factors = factors
         if self.fill is not None:  # the medians of what was multiplied
@@ -202,7 +200,7 @@ class Fitting:
             return
         if self.fill is not None and (count := int(self.bars.unknown.sum())):
             taken = ", ".join(f"{value:.4g}" for value in self.fill)
-            _warn(
+            warn(
                 f"the variance of {count} of {self.bars.variance.size} labels is unknown, and was "
                 f"taken to be {taken}"
             )
@@ -213,7 +211,7 @@ class Fitting:
                 calibrated=None if self.factors is None else self.factors[k].value,
             )
             if finding.is_grave:
-                _warn(finding.text, findings.ErrorBarWarning)
+                warn(finding.text, findings.ErrorBarWarning)
 
 
 class Story(NamedTuple):
@@ -275,10 +273,6 @@ def usable(labels: Array, weight: Array | None, bars: ErrorBars | None) -> npt.N
             f"missing and have a finite variance and a positive sample_weight; found {few}"
         )
     return used
-
-
-def _warn(text: str, category: type[UserWarning] = UserWarning) -> None:
-    warnings.warn(text, category, stacklevel=5)  # where fit was called
 
 
 def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:

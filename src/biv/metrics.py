@@ -14,7 +14,6 @@ with :func:`biv.labels.repeats` first, or score with ``weighted=False``, which s
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast, overload
@@ -26,6 +25,7 @@ from torch import Tensor
 from biv import _arrays, _checks, _search, weights
 from biv._arrays import FloatArray
 from biv._pages import helps_with
+from biv._warnings import warn
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
 REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
@@ -220,13 +220,11 @@ def noise_corrected_r2(
     mse = float((w * error).sum() / w.sum())
     moment = _label_moment(y, v, weighted=weighted)
     if moment.at_floor:
-        warnings.warn(
+        warn(
             "noise_corrected_r2 is NaN: the labels do not vary more than their noise explains, so "
             "that the variance of the true labels cannot be told from 0; use more labels, "
             "weighted=True if it is not set, and check that variance holds σ², not σ "
-            "(see: biv docs checking)",
-            UserWarning,
-            stacklevel=3,
+            "(see: biv docs checking)"
         )
         return Score(math.nan, math.nan)
     influence = _influence(error, w, mse, v, chosen) / moment.variance

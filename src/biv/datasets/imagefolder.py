@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv._pages import helps_with
+from biv._warnings import warn
 from biv.datasets.imagefiles import Folder
 from biv.datasets.images import CHANNELS, REPEATED, SHOWN, ImageDataset, decode, warn_of
 from biv.datasets.tablefiles import Files
@@ -127,7 +127,7 @@ def read_images(
 
 def _unlabelled(source: Path, size: int, *, progress: bool) -> ImageDataset:
     found = decode(source, size=size, progress=progress)
-    warn_of(found.skipped, source, len(found.names) + len(found.skipped), stacklevel=5)
+    warn_of(found.skipped, source, len(found.names) + len(found.skipped))
     y = np.full(len(found.names), np.nan)
     licence = "that of the files"
     return ImageDataset(
@@ -195,11 +195,7 @@ def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]
     if not any(found.values()):
         raise ValueError(f"{files} must have rows with a {target.name!r}; found none")
     if repeated := sum(len(own) > 1 for own in found.values()):
-        warnings.warn(
-            f"{repeated} images have several labels, which are combined by inverse variance",
-            UserWarning,
-            stacklevel=4,  # beyond read_images and helps_with
-        )
+        warn(f"{repeated} images have several labels, which are combined by inverse variance")
     return found
 
 

@@ -38,6 +38,7 @@ from tqdm import tqdm
 
 from biv import _checks
 from biv._progress import progress_bar
+from biv._warnings import warn
 from biv.datasets.dataset import Dataset
 from biv.datasets.files import cache_dir
 from biv.datasets.imagefiles import LARGEST_FILE, Files, Reason, open_files
@@ -362,13 +363,12 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
             raise _RefusedError(f"cut off or damaged ({error})") from None
 
 
-def warn_of(skipped: Sequence[Skipped], source: Path, total: int, *, stacklevel: int = 4) -> None:
-    """Say what was left out, if anything was, kind by kind; to who called what called this."""
+def warn_of(skipped: Sequence[Skipped], source: Path, total: int) -> None:
+    """Warn about the files that were left out, if there are any, with a count per reason."""
     if skipped:
-        warnings.warn(
+        warn(
             f"{len(skipped)} of {total} files of {source} are left out: {counted(skipped)}. "
-            "`skipped` has them all",
-            stacklevel=stacklevel,
+            "`skipped` has them all"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from biv import _checks, labels
 from biv._pages import helps_with, see
+from biv._warnings import warn
 from biv.datasets.columns import Schema
 from biv.datasets.dataset import Dataset
 from biv.datasets.tablefiles import Files, Part, require_pandas
@@ -412,12 +412,8 @@ def read_table(
         paths, chosen, features=features, ignore=ignore, keep=keep, categories=categories
     )
     if table.unlabelled:
-        warnings.warn(
-            f"{table.unlabelled} rows have no {target!r} and were left out",
-            UserWarning,
-            stacklevel=3,  # beyond helps_with
-        )
+        warn(f"{table.unlabelled} rows have no {target!r} and were left out")
     for name, reason in table.schema.ignored.items():
         hint = f" (keep=[{name!r}] keeps it)" if name in table.schema.identifiers else ""
-        warnings.warn(f"column {name!r} was left out: {reason}{hint}", UserWarning, stacklevel=3)
+        warn(f"column {name!r} was left out: {reason}{hint}")
     return table.dataset()

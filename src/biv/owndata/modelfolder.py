@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
+from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
 from biv.datasets.files import write_atomically
@@ -108,7 +109,7 @@ class ModelFolder:
         folder.mkdir(parents=True, exist_ok=True)
         resumes = checkpoint.is_file()
         if resumes:
-            warnings.warn(f"going on with the training begun in {folder}", stacklevel=2)
+            warn(f"going on with the training begun in {folder}")
         kept = tuple(table.features.columns)  # what to leave out was decided when it was read
         model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
         try:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
@@ -19,6 +18,7 @@ import torch
 
 from biv import modules
 from biv._progress import progress_bar
+from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Guess, Schema, looked_at
 from biv.datasets.rowgroups import RowGroups, deal
@@ -158,7 +158,7 @@ def train_streamed(
     if ranks.is_first:
         _tell_of_gaps(survey, target)
         for remark in column_remarks(schema, held_out.features, keep):
-            warnings.warn(remark, stacklevel=2)
+            warn(remark)
     ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
     ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
@@ -203,10 +203,9 @@ def train_streamed(
     if not ranks.is_first:
         return None
     if training.choice.epoch == settings.max_epochs:
-        warnings.warn(
+        warn(
             f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it may "
-            "become better",
-            stacklevel=2,
+            "become better"
         )
     files = {path: _rows_of(table, path) for path in table.files.paths}
     about = {
@@ -327,14 +326,11 @@ def _require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Seq
 
 def _tell_of_gaps(survey: Survey, target: Target) -> None:
     if survey.unlabelled:
-        warnings.warn(
-            f"{survey.unlabelled:,} rows have no {target.name!r} and were left out", stacklevel=3
-        )
+        warn(f"{survey.unlabelled:,} rows have no {target.name!r} and were left out")
     if survey.unknown:
-        warnings.warn(
+        warn(
             f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
-            f"{survey.labels.median_variance:.4g}",
-            stacklevel=3,
+            f"{survey.labels.median_variance:.4g}"
         )
 
 
@@ -500,8 +496,7 @@ def _regressor(
     fitted = Fitted(
         True,
         encoding.encoder,
-        encoding.features,
-        [Part([encoding.labels], recipe, ensemble, story, epsilon)],
+        [Part(encoding.features, [encoding.labels], recipe, ensemble, story, epsilon)],
         calibrated=False,
     )
     names = list(map(str, held_out.features.columns))

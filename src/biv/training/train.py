@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from torch import nn
 from biv import _checks
 from biv._pages import named
 from biv._progress import progress_bar
+from biv._warnings import warn
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule
@@ -137,11 +137,9 @@ def train_module(
     _warn_of_scale(member)
     history = _looped(loop, checkpoint, checkpoint_seconds, progress=progress)
     if history.diverged_at is not None:
-        warnings.warn(
+        warn(
             f"training diverged at step {history.diverged_at}: a loss, a parameter or a moment was "
-            f"no longer finite. Try a smaller learning_rate than {member.learning_rate:g}",
-            UserWarning,
-            stacklevel=2,
+            f"no longer finite. Try a smaller learning_rate than {member.learning_rate:g}"
         )
     return history
 
@@ -151,12 +149,10 @@ def _warn_of_scale(member: Member) -> None:
     known = y[y.isfinite()]
     spread = float(known.var()) if len(known) > 1 else 1.0
     if not 1 / UNUSUAL <= spread <= UNUSUAL and spread > 0:
-        warnings.warn(
+        warn(
             f"the labels have a variance of {spread:g}. Networks learn best from labels of unit "
             "variance, and a number given for ε is in the units of the variances: scale both with "
-            "biv.datasets.LabelScaler",
-            UserWarning,
-            stacklevel=3,
+            "biv.datasets.LabelScaler"
         )
 
 
