@@ -581,7 +581,6 @@ MUTANTS = [
         ('if told["format"] != FORMAT:', "if False:"),
         ("(OSError, KeyError, TypeError, ValueError)", "(OSError, ValueError)"),
         ("np.sqrt(np.maximum(variance, 0)), 1.0)", "np.sqrt(np.maximum(variance, 0)), 0.0)"),
-        ("stacklevel: int = 4", "stacklevel: int = 3"),
         ('mode="r+"', 'mode="w+"'),
     ),
     *of(

