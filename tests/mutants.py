@@ -625,8 +625,6 @@ MUTANTS = [
     *of(
         "datasets/imagefolder.py",
         "test_imagefolder.py",
-        ("stacklevel=4,", "stacklevel=3,"),
-        ("stacklevel=5)", "stacklevel=4)"),
         ("if not np.isnan(label.y):", "if True:"),
         ("+= labels[names.key(name)]", "+= []"),
         ("if least == 0 or np.isinf(least):", "if False:"),
@@ -1005,7 +1003,6 @@ MUTANTS = [
         ("MOST_OUTSIDE * len(y) and not mirrored", "MOST_OUTSIDE * len(y)"),
         ("& (y != 0)", ""),
         ("ROUNDING = 1e-6", "ROUNDING = 0.0"),
-        ("UserWarning, stacklevel=3)", "UserWarning, stacklevel=2)"),
         ("np.square(bar)", "bar"),
         ("level=self.level", "level=0.95"),
         ("bar < 0,", "bar < -9,"),
