@@ -176,6 +176,21 @@ def test_embeddings_are_as_fine_as_the_labels_ask_for(loss):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_pilots_are_long_enough_for_smooth_labels(seed):
+    """After four epochs, faster waves are still ahead on Friedman's function, and end behind."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=(1000, 10))
+    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
+    y += 10 * x[:, 3] + 5 * x[:, 4]
+    y, y_var = (y - y.mean()) / y.std(), rng.gamma(1, 0.6, size=1000) + 1e-9
+    noisy = y + np.sqrt(y_var) * rng.normal(size=1000)
+    model = biv.BIVRegressor(members=4, folds=4, max_epochs=12, epsilon=0.05, random_state=seed)
+    model.fit(x, noisy, y_var=y_var)
+    assert model._fitted.parts[0].recipe.periodic.scale == 0.1
+
+
+@pytest.mark.slow
 def test_a_policy_is_in_squared_units_of_y():
     x, y, std, _ = table(300)
     scale = biv.metrics.label_variance(y, std**2)

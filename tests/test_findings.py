@@ -80,6 +80,8 @@ def followed(finding, pred, target, column, taken):
     assert finding.kind == "placeholders"
     values, counts = np.unique(column, return_counts=True)
     unknown = np.isin(column, values[counts >= 3])
+    assert (f"If so, {PYTHON['without']}" in finding.text) == unknown.all()
+    assert (PYTHON["unknown"] in finding.text) != unknown.all()
     return judge(pred, target, np.where(unknown, np.nan, variance), taken)
 
 
@@ -253,3 +255,18 @@ def test_ranks_of_equal_values_are_their_mean():
     found = ranks(np.array([1.0, 1.0, 1.0, 7.0, 9.0]))
     assert found == pytest.approx(expected / np.sqrt((expected**2).sum()))
     assert ranks(np.ones(3)).tolist() == [0, 0, 0]
+
+
+def test_a_factor_far_from_1_that_is_not_sure_is_told():
+    """Where heavy tails make its error large, as it would be at 1."""
+    rng = np.random.default_rng(4)
+    told = []
+    for _ in range(40):
+        sigma = np.exp(rng.normal(0, 0.5, size=300))
+        noise = 0.4 * sigma * rng.standard_t(3, size=300) / np.sqrt(3)
+        finding = judge(noise, np.zeros(300), sigma**2)
+        assert finding.kind in ("factor", "undecided", "too large", "nothing")
+        if finding.kind == "undecided" and finding.factor.high < 0.8:
+            told.append(finding.text)
+    assert told
+    assert all("σ² may be too large" in text and "heavy tails" in text for text in told)

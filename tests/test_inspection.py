@@ -220,6 +220,7 @@ def test_error_bars_of_few_repeats_are_asked_about(tmp_path):
     assert not report.disagreement(0.88, 0.02, 0.9, 0.03)  # by chance
     assert not report.disagreement(0.9, 0.02, 0.66, 0.03)
     assert not report.disagreement(*[float("nan")] * 4)
+    assert not report.disagreement(0.9, 0.02, 1.165, 0.03)  # which is right of no model
     assert r2.value < alike.value
 
 

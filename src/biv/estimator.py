@@ -29,7 +29,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from biv import _arrays, _checks, errorbars, metrics, modelfile
-from biv._pages import helps_with, named, see
+from biv._pages import helps_with, see
 from biv._warnings import warn
 from biv.datasets import FeatureScaler
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
@@ -48,6 +48,7 @@ from biv.leakage import is_identifier, label_copies
 from biv.models import MLP, Periodic
 from biv.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
+from biv.training.held_out import warn_if_negative
 from biv.training.machine import steady_machine
 
 if TYPE_CHECKING:
@@ -345,14 +346,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "larger learning_rate, it may become better",
                 ConvergenceWarning,
             )
-        lowest = min(float(ensemble.scores.min()) for ensemble in chosen)
-        if lowest < 0:
-            warn(
-                f"the estimated mean squared error of the chosen epoch is negative ({lowest:.3g} "
-                "times the label variance): either the model's error is too small to be told from "
-                "0 with these labels, or the error bars are larger than the noise. Epochs are "
-                f"compared by differences, which the error bars do not change{named('checking')}"
-            )
+        warn_if_negative(min(float(ensemble.scores.min()) for ensemble in chosen))
 
     def _summary(self) -> str:
         told = {"τ²": self.tau2_, "ε": self.epsilon_, "variance factor": self.variance_factor_}

@@ -33,12 +33,18 @@ PYTHON = {
     "std": "y_std",
     "calibrate": "calibrate_variance=True",
     "unknown": "pass NaN there, and unknown_variance='median' or 'estimate'",
+    "without": "fit without y_var and y_std",
 }
 OPTIONS = {
     "variance": "--target-var",
     "std": "--target-std",
     "calibrate": "biv train --calibrate-variance",
     "unknown": "leave these cells empty, and train with --unknown-variance median or estimate",
+    "without": "train without their column",
+}
+STREAMED = OPTIONS | {
+    "calibrate": "biv train --calibrate-variance, without --stream,",
+    "unknown": "leave these cells empty, and train with --unknown-variance median",
 }
 INSTEAD = {  # what a column seems to hold, what to do with it, and how to give it then
     "variance": ("variances, σ²", "give it as", "variance"),
@@ -47,7 +53,12 @@ INSTEAD = {  # what a column seems to hold, what to do with it, and how to give 
     "inverse std": ("1/σ", "give its inverse as", "std"),
 }
 SILENT = ("few", "equal", "undecided", "consistent")  # kinds that ask for nothing to be done
-
+VOIDING = {
+    "misread",
+    "nothing",
+    "placeholders",
+    "too large",
+}  # scores by these error bars are wrong
 
 TOO_LARGE = (
     "the squared error to the true labels would be below 0, which cannot be: the error bars are "
@@ -73,6 +84,8 @@ _TEXTS = {
     "too large": f"{TOO_LARGE}{named('error-bars')}",
     "undecided": "the residuals of rows left out do not show whether the error bars are right: the "
     "factor of σ² is {numbers}",
+    "undecided below 1": "σ² may be too large: by the residuals of rows left out, its factor is "
+    "{numbers}. Noise with heavy tails can look so too, so that this is not certain",
     "consistent": "the residuals of rows left out agree with the error bars: the factor of σ² is "
     "{numbers}",
 }
@@ -100,7 +113,7 @@ class Finding(NamedTuple):
     @property
     def voids_scores(self) -> bool:
         """Whether scores that rest on these error bars mean nothing."""
-        return self.kind in ("misread", "nothing", "placeholders", "too large")
+        return self.kind in VOIDING
 
     @property
     def is_grave(self) -> bool:
@@ -186,10 +199,14 @@ def _repeated(variance: Array) -> Array:
 def _placeholders(variance: Array, repeated: Array, names: Mapping[str, str]) -> str:
     shown = ", ".join(f"{np.sqrt(value):.4g}" for value in repeated[:VALUES_SHOWN])
     more = ", ..." if len(repeated) > VALUES_SHOWN else ""
+    sharing = int(np.isin(variance, repeated).sum())
+    advice = f"Where an error bar is unknown, {names['unknown']}"
+    if sharing == len(variance):  # then none would be left
+        advice = f"If so, {names['without']}"
     return (
-        f"{np.isin(variance, repeated).sum():,} of {len(variance):,} labels share a few error bars "
-        f"(σ = {shown}{more}), which the residuals of rows left out do not bear out: are they "
-        f"placeholders? Where an error bar is unknown, {names['unknown']}{named('error-bars')}"
+        f"{sharing:,} of {len(variance):,} labels share a few error bars (σ = {shown}{more}), "
+        "which the residuals of rows left out do not bear out: are they placeholders? "
+        f"{advice}{named('error-bars')}"
     )
 
 
@@ -207,7 +224,9 @@ def _judge(f: Array, y: Array, v: Array, taken: str | None, names: Mapping[str, 
         )
         return Finding("misread", text, found)
     kind = _size(f, y, v, found)
-    which = kind if kind != "factor" else f"factor {'below' if found.value < 1 else 'above'} 1"
+    which = kind
+    if kind == "factor" or (kind == "undecided" and found.high < LIKE_ONE[0]):
+        which += " below 1" if found.value < 1 else " above 1"
     numbers = f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
     text = _TEXTS[which].format(numbers=numbers, calibrate=names["calibrate"])
     return Finding(kind, text, found)

@@ -297,6 +297,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
+    from biv.findings import VOIDING
     from biv.report.inspection import WIDTH, r2_in_words
     from biv.report.trained import caveats
 
@@ -306,7 +307,13 @@ def _text(about: Any) -> str:
     best = f"Epoch {result['epoch']} of {result['epochs']} was the best"
     if result["epoch"] == result["epochs"] < about["settings"]["max_epochs"]:
         best += " (the last few had gained less than 1 %; more --patience may find a better one)"
+    said = caveats(result)
+    if noisy:
+        said = [f"Finding about the error bars: {result['finding']['text']}.", *said]
+    said = [textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in said]
+    void = noisy and result["finding"]["kind"] in VOIDING
     lines = [
+        *(said if void else []),
         f"{best}. On rows that a network has not seen:",
         f"  R² to {labels}       {r2_in_words(result['r2'], result['r2_stderr'])}",
         f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the "
@@ -317,7 +324,6 @@ def _text(about: Any) -> str:
             f"  ε                           {result['epsilon']:.4g}, "
             f"{result['relative_epsilon']:.3g} of the label variance"
         )
-    said = caveats(result)
     if noisy:
         alike = result["r2_all_labels_alike"], result["r2_all_labels_alike_stderr"]
         lines += [
@@ -328,8 +334,7 @@ def _text(about: Any) -> str:
         ]
         if about["settings"]["calibrate_variance"]:
             lines.append(f"  σ² was multiplied by        {result['variance_factor']:.2f}")
-        said = [f"Finding about the error bars: {result['finding']['text']}.", *said]
-    lines += [textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in said]
+    lines += [] if void else said
     lines.append(
         f"{experiments.in_words(about['seconds'])}, "
         f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."

@@ -5,7 +5,7 @@ A model folder keeps it beside the model, so that a report can be made when the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from biv import findings
 from biv.datasets import LabelledTable
 from biv.estimator import BIVRegressor
 from biv.modelfile import plain
@@ -92,13 +93,21 @@ class Evidence:
     finding: dict[str, str] | None = None
 
     @classmethod
-    def of_model(cls, model: BIVRegressor, table: LabelledTable, *, seed: int = 0) -> Evidence:
+    def of_model(
+        cls,
+        model: BIVRegressor,
+        table: LabelledTable,
+        *,
+        seed: int = 0,
+        names: Mapping[str, str] = findings.OPTIONS,
+    ) -> Evidence:
         """From a fit, by its predictions for rows that the networks making them had not seen.
 
         Args:
             model: Fitted on the table, or judged on it: ``out_of_fold_`` is of its rows.
             table: Of labels.
             seed: Of the rows that are judged, where there are many.
+            names: Of the options that the finding names.
         """
         places = sample(len(table), JUDGED, seed)
         known = model._fitted.new_variance(table.y, table.variance, None)
@@ -118,7 +127,8 @@ class Evidence:
                 places,
                 predicted,
             )
-            seen = examine(table, fit, seed=seed, calibrated=model.calibrate_variance)
+            calibrated = model.calibrate_variance
+            seen = examine(table, fit, seed=seed, calibrated=calibrated, names=names)
         return cls.of(
             table,
             Judged(places, predicted, std, noise[places]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -174,6 +174,7 @@ def examine(
     *,
     seed: int = 0,
     calibrated: bool = False,
+    names: Mapping[str, str] = findings.OPTIONS,
 ) -> Inspection:
     """What there is to say of the error bars of a table beside a fit that is there already.
 
@@ -183,6 +184,7 @@ def examine(
         warned: What was said while it was fitted.
         seed: Of the rows that are looked at, where there are many.
         calibrated: Whether the fit has multiplied the variances by its factor.
+        names: Of the options that the finding names.
     """
     given = table.variance
     assert given is not None
@@ -206,7 +208,7 @@ def examine(
         fit,
         worth_of_weights(finite + fit.tau2),
         remarks,
-        _finding(table, fit, calibrated=calibrated),
+        _finding(table, fit, names, calibrated=calibrated),
     )
 
 
@@ -381,7 +383,9 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     return remarks
 
 
-def _finding(table: LabelledTable, fit: QuickFit, *, calibrated: bool) -> Finding:
+def _finding(
+    table: LabelledTable, fit: QuickFit, names: Mapping[str, str], *, calibrated: bool
+) -> Finding:
     assert table.variance is not None
     taken = "variance" if table.target.std is None else "std"
     return findings.judge(
@@ -389,7 +393,7 @@ def _finding(table: LabelledTable, fit: QuickFit, *, calibrated: bool) -> Findin
         table.y[fit.places],
         table.variance[fit.places],
         None if table.target.interval is not None else taken,  # whose ends are no σ
-        findings.OPTIONS,
+        names,
         calibrated=fit.variance_factor if calibrated else None,
     )
 

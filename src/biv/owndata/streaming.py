@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from biv import modules
+from biv import findings, modules
 from biv._progress import progress_bar
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
@@ -44,6 +44,7 @@ from biv.owndata.modelfolder import (
     summary,
 )
 from biv.training import CrossFit, Schedule, Triplets
+from biv.training.held_out import warn_if_negative
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
 from biv.training.streamed import Judge, StreamedTraining, read_checkpoint
@@ -207,6 +208,7 @@ def train_streamed(
             f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it may "
             "become better"
         )
+    warn_if_negative(min(training.choice.scores))
     files = {path: _rows_of(table, path) for path in table.files.paths}
     about = {
         "command": command,
@@ -233,7 +235,8 @@ def train_streamed(
         schema,
         target,
     )
-    evidence = replace(Evidence.of_model(model, rows, seed=settings.seed), rows=survey.rows)
+    evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
+    evidence = replace(evidence, rows=survey.rows)
     result["finding"] = evidence.finding
     about |= {
         "result": result,

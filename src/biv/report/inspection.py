@@ -49,8 +49,8 @@ def text(seen: Inspection) -> str:
     if not finding.voids_scores:
         lines.append(
             f"A quick fit on {fit.rows:,} rows reaches R² {r2_in_words(fit.r2)} to the true labels "
-            f"of rows that it has not seen ({r2_in_words(fit.r2_alike)} if all labels count alike "
-            f"in it); its own error has a variance τ² of {fit.tau2:.4g}."
+            f"of rows that it has not seen; if all labels count alike in it, R² is "
+            f"{r2_in_words(fit.r2_alike)}. The fit's own error has a variance τ² of {fit.tau2:.4g}."
         )
         if low < high:
             lines += disagreement(fit.r2, fit.r2_stderr, fit.r2_alike, fit.r2_alike_stderr)
@@ -98,9 +98,10 @@ def disagreement(r2: float, stderr: float, alike: float, alike_stderr: float) ->
     """How σ was obtained, where R² is lower by the reliable labels than with all labels alike.
 
     Where each σ² is unbiased but scatters, as it does if it comes from a few repeats, the score
-    with all labels alike is right, and the other too low.
+    with all labels alike is right, and the other too low. It is not right if it is above 1.
     """
-    if not alike - r2 > max(LEAST_GAP, 2 * math.hypot(stderr, alike_stderr)):
+    close = max(LEAST_GAP, 2 * math.hypot(stderr, alike_stderr))
+    if not alike - r2 > close or alike > 1 + 2 * alike_stderr:
         return []
     return [
         f"How was σ obtained? R² is {r2:.3f} by the labels of small error bars, but {alike:.3f} "

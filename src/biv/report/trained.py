@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from biv.findings import VOIDING
 from biv.owndata.relation import RELATED
 from biv.report.inspection import disagreement
+
+VOID = "The scores rest on these error bars: until this is resolved, they mean nothing."
 
 
 def caveats(result: Mapping[str, Any]) -> list[str]:
@@ -15,11 +18,13 @@ def caveats(result: Mapping[str, Any]) -> list[str]:
     Args:
         result: What a fit found out, as a model folder keeps it.
     """
+    kind = (result.get("finding") or {}).get("kind")
+    if kind in VOIDING:
+        return [VOID]
     names = ("r2", "r2_stderr", "r2_all_labels_alike", "r2_all_labels_alike_stderr")
     r2 = [float("nan") if result.get(name) is None else result[name] for name in names]
     said = disagreement(*r2)
-    few = (result.get("finding") or {}).get("kind") == "few"
-    if not few and abs(result["rank_correlation_with_label"]) >= RELATED:
+    if kind != "few" and abs(result["rank_correlation_with_label"]) >= RELATED:
         said.append(
             "Error bars go with the label (rank correlation "
             f"{result['rank_correlation_with_label']:+.2f}), so that these scores tell of one end "

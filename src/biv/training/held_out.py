@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from biv import metrics, weights
+from biv._pages import named
+from biv._warnings import warn
 
 EPSILON_FRACTION = 0.1  # ε of the score, relative to the label variance
 
@@ -67,6 +69,17 @@ class HeldOutScore:
         error = (_double(pred) - self.y).square() - self.variance - gain
         score = float((self.share * error)[self.share > 0].sum())
         return score if math.isfinite(score) else math.inf
+
+
+def warn_if_negative(lowest: float) -> None:
+    """Warn that the mean squared error of the chosen epoch was estimated to be below 0."""
+    if lowest < 0:
+        warn(
+            f"the estimated mean squared error of the chosen epoch is negative ({lowest:.3g} "
+            "times the label variance): either the model's error is too small to be told from "
+            "0 with these labels, or the error bars are larger than the noise. Epochs are "
+            f"compared by differences, which the error bars do not change{named('checking')}"
+        )
 
 
 def _double(values: Any) -> Tensor:
