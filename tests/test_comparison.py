@@ -41,7 +41,9 @@ def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch)
     calls = []
     found = compare(table(tmp_path, 300), after_task=lambda: calls.append(1))
     assert len(calls) == 5 * 3
-    assert [m.mse.value for m in found.methods] == sorted(m.mse.value for m in found.methods)
+    assert [m.to_best.value for m in found.methods] == sorted(
+        m.to_best.value for m in found.methods
+    )
     assert found.useful is True
     assert found.recommendation().startswith(
         "Use the error bars: with them the networks' error is "
@@ -102,9 +104,9 @@ def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_pa
     for name, error in errors.items():
         assert by_name[name].mse.value == pytest.approx(error**2, abs=0.25 * error)
         assert by_name[name].chosen == f"off by {error}"
-    assert by_name["trees"].as_good(found.label_variance)
+    assert found.as_good(by_name["trees"])
     if errors[BIV] == 0.9:
-        assert not by_name[BIV].as_good(found.label_variance)
+        assert not found.as_good(by_name[BIV])
         assert report.text(found).count(" *") >= 2
 
 
@@ -355,12 +357,12 @@ def test_an_effect_in_words():
     assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
     score = Score(1.0, 0.1)
     alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
-    assert alike.as_good(1.0)
-    assert not Compared("a", score, Score(0.1, 0.05), 1.0, "").as_good(1.0)
     best = Compared("LightGBM", score, Score(0.0, 0.0), 1.0, "")
     biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
     found = Comparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
+    assert found.as_good(alike)
+    assert not found.as_good(Compared("a", score, Score(0.1, 0.05), 1.0, ""))
     assert found.recommendation().endswith(
         "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
         "it. Close to it, and not shown to be worse: a."
@@ -374,11 +376,50 @@ def test_an_error_far_above_the_best_is_no_equal_of_it():
     none = Effect(0.0, -1.0, 1.0)
     found = Comparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
     assert not far.shown_worse
-    assert not far.as_good(1.0)
+    assert not found.as_good(far)
     assert "not shown to be worse" not in found.recommendation()
     assert "too few to be sure: linear (0.726 of the label variance)." in found.recommendation()
     assert [m["as_good_as_best"] for m in found.told()["methods"]] == [True, False]
     assert " *" not in report.text(found).replace("* is beyond", "")
+
+
+def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypatch):
+    """Errors weigh labels by another power of 1/(σ²+ε), and may put them in another order."""
+    names = (BIV, L2, SHUFFLED, "a", "b", "c")
+    known = {name: fake(0.3, k) for k, name in enumerate(names)}
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    reordered = 0
+    for seed in range(6):
+        found = compare(table(tmp_path, 200, seed=seed), folds=2, seed=seed)
+        differences = [m.to_best.value for m in found.methods]
+        assert differences == sorted(differences)
+        assert all(m.to_best.value >= 0 for m in found.methods if m.name != SHUFFLED)
+        errors = [m.mse.value for m in found.methods]
+        reordered += errors != sorted(errors)
+    assert reordered  # otherwise this test would not see the difference
+    assert "in the order of their differences" in " ".join(report.text(found).split())
+
+
+def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
+    known = {
+        name: fake(error, k)
+        for k, (name, error) in enumerate([(BIV, 0.1), (L2, 0.9), (SHUFFLED, 0.9)])
+    }
+    monkeypatch.setattr(comparison, "methods", lambda: known)
+    rng = np.random.default_rng(0)
+    x, std = rng.normal(size=(600, 2)), np.exp(rng.normal(0, 1, size=600))
+    y = x[:, 0] + np.sin(2 * x[:, 1]) + std * rng.normal(size=600)
+    path = tmp_path / "data.csv"
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "s": std**2}).to_csv(path, index=False)
+    found = compare(LabelledTable.read(path, Target("y", std="s")), folds=2)
+    assert found.useful is None
+    assert found.recommendation().startswith(
+        "Nothing follows from these errors: --target-std seems"
+    )
+    assert found.told()["finding"]["kind"] == "misread"
+    right = compare(LabelledTable.read(path, Target("y", variance="s")), folds=2)
+    assert right.useful is True
+    assert "Finding" not in report.text(right)
 
 
 def test_of_few_rows_there_is_no_recommendation():

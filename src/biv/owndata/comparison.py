@@ -16,7 +16,7 @@ from biv._pages import named
 from biv.datasets import LabelledTable
 from biv.errorbars import ErrorBars, is_impossible
 from biv.estimator import UNKNOWN
-from biv.findings import FEWEST_JUDGED, TOO_LARGE
+from biv.findings import FEWEST_JUDGED, TOO_LARGE, VOIDING
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
@@ -75,19 +75,13 @@ class Compared:
         """Whether the best is shown to be better."""
         return self.to_best.value > INTERVAL * self.to_best.stderr
 
-    def as_good(self, label_variance: float) -> bool:
-        """Whether it may be taken instead of the best: not shown to be worse, nor far above it.
-
-        An error far above the lowest one is no equal because the rows are too few to be sure.
-        """
-        lowest = max(self.mse.value - self.to_best.value, 0.0)
-        close = max(CLOSE * label_variance, CLOSE_TO_BEST * lowest)
-        return not self.shown_worse and self.to_best.value <= close
-
 
 @dataclass(frozen=True)
 class Comparison:
     """Methods, the best first, and what follows from them.
+
+    The order is that of the paired differences, which vary less than the errors and weigh labels by
+    1/(σ²+ε), not by its square. Where two methods are close, their errors may be in another order.
 
     Attributes:
         rows: How many were compared.
@@ -95,7 +89,7 @@ class Comparison:
         unknown: Rows whose error bar is unknown.
         folds: Of the cross-validation.
         label_variance: In squared units of the label.
-        methods: The lowest error first.
+        methods: The best first.
         failed: Methods that have no answer here, with the reason.
         gain: How much lower BIV's error is than L2's.
         control: How much lower BIV's error is than with the same variances on the wrong rows.
@@ -125,18 +119,43 @@ class Comparison:
     unknown_variance: float | None = None
 
     @property
+    def best(self) -> Compared:
+        """The best of the methods that may be used; the control is none of them."""
+        return next(method for method in self.methods if method.name != SHUFFLED)
+
+    def as_good(self, method: Compared) -> bool:
+        """Whether a method may be used instead of the best: not shown to be worse, and close to it.
+
+        An error far above the lowest one is no equal because the rows are too few to be sure.
+        """
+        close = max(CLOSE * self.label_variance, CLOSE_TO_BEST * self.best.mse.value)
+        return not method.shown_worse and method.to_best.value <= close
+
+    @property
+    def finding(self) -> dict[str, str] | None:
+        """What the residuals of rows left out say about the error bars."""
+        return None if self.evidence is None else self.evidence.finding
+
+    @property
     def useful(self) -> bool | None:
         """Whether the error bars make the model better; None if these rows do not tell."""
-        if self.impossible or self.disputed or self.rows < FEWEST_JUDGED:
+        if self.void or self.disputed or self.rows < FEWEST_JUDGED:
             return None
         if self.gain.low > 0 and self.control.low > 0:
             return True
         return False if self.gain.high < 0 else None
 
     @property
-    def impossible(self) -> bool:
-        """Whether the lowest error is below 0, from which nothing follows."""
-        return is_impossible(*self.methods[0].mse)
+    def void(self) -> str:
+        """Why nothing follows from these errors; empty if something does.
+
+        Error bars of other rows leave the comparison valid: that they do not help is its result.
+        """
+        if self.finding is not None and self.finding["kind"] in VOIDING - {"nothing"}:
+            return self.finding["text"]
+        if any(is_impossible(*method.mse) for method in self.methods):
+            return TOO_LARGE + named("error-bars")
+        return ""
 
     @property
     def disputed(self) -> bool:
@@ -147,9 +166,8 @@ class Comparison:
 
     def recommendation(self) -> str:
         """In plain words: use the error bars or not, and with what."""
-        if self.impossible:
-            said = f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}"
-            return f"{said}. Nothing follows from these errors{named('error-bars')}."
+        if why := self.void:
+            return f"Nothing follows from these errors: {why}."
         return f"{self._whether()} {self._with_what()}"
 
     def _whether(self) -> str:
@@ -196,8 +214,9 @@ class Comparison:
         )
 
     def _with_what(self) -> str:
-        best, *others = [m for m in self.methods if m.name != SHUFFLED]
-        alike = [m.name for m in others if m.as_good(self.label_variance)]
+        best = self.best
+        others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
+        alike = [m.name for m in others if self.as_good(m)]
         open_ = [m for m in others if not m.shown_worse and m.name not in alike]
         use = "makes no use of" if best.name in BLIND else "uses"
         whose = "By the reliable labels, the" if self.disputed else "The"
@@ -226,7 +245,7 @@ class Comparison:
                 "mse_over_label_variance": m.mse.value / self.label_variance,
                 "above_best": m.to_best.value,
                 "above_best_stderr": m.to_best.stderr,
-                "as_good_as_best": m.as_good(self.label_variance),
+                "as_good_as_best": self.as_good(m),
                 "shown_worse_than_best": m.shown_worse,
                 "seconds": m.seconds,
                 "chosen": m.chosen,
@@ -250,6 +269,7 @@ class Comparison:
                     "weighted_scores": self.weighted,
                     "rank_correlation_with_label": self.correlation,
                     "gain_all_labels_alike": None if self.alike is None else self.alike._asdict(),
+                    "finding": self.finding,
                     "use_error_bars": self.useful,
                     "recommendation": self.recommendation(),
                 }
@@ -340,7 +360,7 @@ def compare(
         if name in failed:
             raise ValueError(f"{name} has no answer here: {failed[name]}")
     scores = _Scores(data, parts, predictions, weighted)
-    ranked = sorted(predictions, key=lambda name: scores.mse[name].value)
+    ranked = sorted(predictions, key=lambda name: scores.difference(name, BIV).value)
     best = next(name for name in ranked if name != SHUFFLED)
     label_variance = metrics.label_variance(data.y, data.variance)
     alike = None
@@ -469,9 +489,7 @@ class _Scores:
         found = metrics.noise_corrected_difference(one, two, y, variance, **self.how)
         weight = np.ones_like(y) if self.data.weight is None else self.data.weight
         if self.how["weighted"]:
-            weight = (
-                weight * np.asarray(inverse_variance_weights(variance, self.how["epsilon"])) ** 2
-            )
+            weight = weight * np.asarray(inverse_variance_weights(variance, self.how["epsilon"]))
         moved = weight * ((one - y) ** 2 - (two - y) ** 2 - found.value) / weight.sum()
         by_fold = np.array([moved[part].sum() for part in self.parts])
         count = len(by_fold)

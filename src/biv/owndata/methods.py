@@ -15,6 +15,7 @@ from biv.datasets import FeatureScaler
 from biv.epsilon import Fixed
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
+from biv.training.held_out import HeldOutScore
 from biv.weights import inverse_variance_weights
 
 Floats = npt.NDArray[np.float64]
@@ -81,14 +82,12 @@ def _cutoff(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
     """C is what predicts those training rows best that a network has not seen."""
     own = train.variance
     thresholds = {float(np.quantile(own, q)) for q in CUTOFFS} | {float(own.mean())}
-    epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, own)  # one for all, to compare by
+    weight = None if train.weight is None else train.weight[:, None]
+    score = HeldOutScore(train.y[:, None], own[:, None], weight)  # one for all, to compare by
     tried = []
     for threshold in sorted(t for t in thresholds if t > own.min()):
         predicted, _, model = _network(train, new, seed, loss="cutoff", threshold=threshold)
-        score = metrics.noise_corrected_mse(
-            model.out_of_fold_, train.y, own, epsilon=epsilon, sample_weight=train.weight
-        )
-        tried.append((score.value, predicted, f"C {threshold:.3g}"))
+        tried.append((score(model.out_of_fold_[:, None]), predicted, f"C {threshold:.3g}"))
     if not tried:
         raise ValueError("all variances are equal: no cutoff can tell labels apart")
     _, predicted, told = min(tried, key=lambda one: one[0])

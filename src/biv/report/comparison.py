@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+from biv.findings import SILENT
 from biv.owndata import Comparison
-from biv.owndata.methods import SHUFFLED
 from biv.report.markdown import aligned
 
 WIDTH = 100
@@ -14,11 +14,10 @@ WIDTH = 100
 def text(found: Comparison) -> str:
     """A table, the lowest error first, and the recommendation."""
     scale = found.label_variance
-    best = next(method for method in found.methods if method.name != SHUFFLED)
     rows = [("method", "error", "± ", "above the best", "seconds", "chosen")]
     for method in found.methods:
         difference = method.to_best
-        above = "" if method is best else f"{difference.value / scale:+.4f}"
+        above = "" if method is found.best else f"{difference.value / scale:+.4f}"
         if above:
             above += f" ± {difference.stderr / scale:.4f}{' *' if method.shown_worse else ''}"
         rows.append(
@@ -38,7 +37,12 @@ def text(found: Comparison) -> str:
         "differences are paired; * is beyond 1.96 of them. Intervals are 95 %, of one draw of "
         "folds: where it is close, try another --seed."
     )
-    if not found.weighted:
+    if found.weighted:
+        under += (
+            " Methods are in the order of their differences, which weigh labels by 1/(σ²+ε) and "
+            "vary less than errors, which weigh them by its square."
+        )
+    else:
         under += " All labels count alike in them."
     if found.unknown_variance is not None:
         under += (
@@ -48,5 +52,9 @@ def text(found: Comparison) -> str:
     lines = [aligned(rows), "", textwrap.fill(under, WIDTH)]
     for name, reason in found.failed.items():
         lines.append(textwrap.fill(f"{name} has no answer here: {reason}", WIDTH))
-    lines += ["", textwrap.fill(found.recommendation(), WIDTH, break_on_hyphens=False)]
+    said = [found.recommendation()]
+    if found.finding is not None and found.finding["kind"] not in SILENT and not found.void:
+        said.append(f"Finding about the error bars: {found.finding['text']}.")
+    for sentence in said:
+        lines += ["", textwrap.fill(sentence, WIDTH, break_on_hyphens=False)]
     return "\n".join(lines)
