@@ -360,12 +360,20 @@ def test_r2_is_unknown_where_the_label_variance_cannot_be_told_from_0(weighted):
             warnings.simplefilter("always")
             value, stderr = metrics.noise_corrected_r2(pred, noisy, variance, weighted=weighted)
         plain = noisy.var(ddof=1) - variance.mean()
-        if not weighted:
-            assert math.isnan(value) == (plain <= 1e-3 * noisy.var())
+        assert math.isnan(value) or abs(value) < 4  # it was up to 300 just above the floor
+        if not weighted and plain <= 1e-3 * noisy.var():
+            assert math.isnan(value)
         assert math.isnan(value) == math.isnan(stderr) == bool(said)
         assert all("cannot be told from 0" in str(one.message) for one in said)
         unknown += math.isnan(value)
-    assert (0.05 if not weighted else 0.0) < unknown / 200 < 0.5
+    assert (0.05 if not weighted else 0.0) < unknown / 200 < 0.75
+
+
+def test_r2_of_skewed_labels_with_little_noise_is_known():
+    """One label that differs: its variance has a standard error as large, and no noise is in it."""
+    y, variance = np.zeros(30), np.full(30, 1e-4)
+    y[0] = 1.0
+    assert metrics.noise_corrected_r2(y, y, variance).value == pytest.approx(1, abs=0.01)
 
 
 UNITS = np.array([1.0, 1e-3, 1e5])

@@ -658,6 +658,18 @@ def test_distances_that_are_mirror_images_are_told_though_they_hold_all_labels(t
     read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
 
 
+def test_distances_of_two_sizes_are_told_though_they_hold_all_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": 1.0, "y": 0.1 * rng.normal(size=50)})
+    frame["a"], frame["b"] = -rng.uniform(0.3, 0.5, 50), rng.uniform(0.3, 0.6, 50)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="they look like − and [+] errors, .* and 0 of 50"):
+        read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
+    frame[["a", "b"]] = frame[["a", "b"]].add(frame["y"], axis=0)  # the ends, as they should be
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
+
+
 def test_a_label_that_was_rounded_beyond_its_interval_is_inside(tmp_path):
     y = np.random.default_rng(0).normal(size=50)
     frame = pd.DataFrame({"x": 1.0, "y": y.astype(np.float32), "a": y, "b": y})

@@ -197,8 +197,9 @@ def noise_corrected_r2(
         (value, stderr). 1 is perfect, 0 as good as the mean label, and noise may carry it above 1.
         The standard error is that of the quotient, to first order. Both are NaN, with a warning,
         where the labels do not vary more than their noise explains, so that the label variance
-        cannot be told from 0: it is at the floor of :func:`label_variance`. Unweighted, this may
-        happen with few labels or a few large σ².
+        cannot be told from 0: it is at the floor of :func:`label_variance`, or below both its own
+        standard error and the mean σ². Unweighted, this may happen with few labels or a few large
+        σ².
 
     Identities: σ² = 0 gives 1 − MSE/var(ỹ), with ddof 1; adding a number to f and ỹ changes
     nothing, nor does scaling both by c, and σ² (and ε) by c².
@@ -219,7 +220,7 @@ def noise_corrected_r2(
     w = _mse_weights(f - y, v, weighted, chosen.value)
     mse = float((w * error).sum() / w.sum())
     moment = _label_moment(y, v, weighted=weighted)
-    if moment.at_floor:
+    if moment.may_be_zero:
         warn(
             "noise_corrected_r2 is NaN: the labels do not vary more than their noise explains, so "
             "that the variance of the true labels cannot be told from 0; use more labels, "
@@ -763,11 +764,21 @@ def _residual_variance(residual: Tensor, variance: Tensor) -> float:
 
 
 class _LabelMoment(NamedTuple):
-    """The label variance, how far each label moves it, and whether it is no more than its floor."""
+    """The label variance, how far each label moves it, and the noise that was taken out of it."""
 
     variance: float
     influence: Tensor
+    noise: float
     at_floor: bool
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether it cannot be told from 0, so that nothing can be divided by it.
+
+        A standard error above the variance alone says little: labels of which few differ have one
+        too, without any noise.
+        """
+        return self.at_floor or self.variance < min(self.noise, _stderr(self.influence))
 
 
 def _label_moment(
@@ -810,7 +821,9 @@ def _label_moment(
     floor = LABEL_VARIANCE_FLOOR * float(raw / total)
     estimate = float(corrected / freedom)
     found = max(estimate, floor)
-    return _LabelMoment(found, _influence(square - v, w, found, v, chosen), estimate <= floor)
+    noise = float((count * w * v).sum() / total)
+    influence = _influence(square - v, w, found, v, chosen)
+    return _LabelMoment(found, influence, noise, estimate <= floor)
 
 
 @helps_with("checking")

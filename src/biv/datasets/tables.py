@@ -18,12 +18,14 @@ from biv.datasets.columns import Schema
 from biv.datasets.dataset import Dataset
 from biv.datasets.tablefiles import Files, Part, require_pandas
 from biv.features import FeatureEncoder
+from biv.leakage import ranks
 
 Floats = npt.NDArray[np.float64]
 
 FEWEST_INTERVALS = 20  # that are judged by whether they hold their labels
 MOST_OUTSIDE = 0.1  # share of the labels that may lie outside their intervals
 NEARLY_ALL = 0.95  # share of the intervals that hold 0, where these are distances from the label
+ALONG_WITH_LABELS = 0.25  # rank correlation of labels with the midpoints of their intervals
 ROUNDING = 1e-6  # of a label beyond the end of its interval, relative
 
 
@@ -114,7 +116,8 @@ class Target:
         """Refuse intervals that do not hold their labels, such as distances from the labels.
 
         At least 20 intervals must be known to be judged. At most 10 % of the labels may lie outside
-        their interval, and the intervals must not be mirror images about 0.
+        their interval. Intervals that contain 0 must not be mirror images about 0, nor have
+        midpoints that do not go with the labels (a rank correlation below .25).
 
         Raises:
             ValueError: They do; the message says how to compute the ends.
@@ -128,11 +131,15 @@ class Target:
         slack = ROUNDING * np.abs(y)
         outside = int(((y < low - slack) | (y > high + slack)).sum())
         mirrored = np.mean((low == -high) & (y != 0)) >= NEARLY_ALL
-        if outside <= MOST_OUTSIDE * len(y) and not mirrored:
+        around_zero = np.mean((low <= 0) & (high >= 0)) >= NEARLY_ALL
+        middle = low + high
+        varied = np.ptp(middle) > 0 and np.ptp(y) > 0
+        elsewhere = varied and ranks(middle) @ ranks(y) < ALONG_WITH_LABELS
+        if outside <= MOST_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
             return
         names = [repr(name) for name in self.interval]
         found = f"{outside:,} of {len(y):,} labels {self.name!r} lie outside"
-        if np.mean((low <= 0) & (high >= 0)) >= NEARLY_ALL:
+        if around_zero:
             found = f"they look like − and + errors, on both sides of 0, and {found}"
         raise ValueError(
             f"{source}: {' and '.join(names)} must be the ends of intervals that hold the labels; "
