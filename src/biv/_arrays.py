@@ -37,8 +37,8 @@ def refuse_mask(name: str, value: object) -> None:
 
 
 def variances(name: str, value: object) -> Tensor:
-    """Variances as a tensor, none of them negative or NaN."""
-    tensor = to_tensor(name, value)
+    """Variances as a tensor, none of them negative or NaN, and no zero of a negative reciprocal."""
+    tensor = to_tensor(name, value) + 0.0
     if _checks.values_are_readable():
         _checks.all_elements(name, tensor, tensor >= 0, "non-negative and not NaN")
     return tensor
