@@ -101,12 +101,17 @@ def integer(name: str, value: object, *, at_least: int, at_most: int = LARGEST_I
     if number is None:
         raise TypeError(f"{name} must be an integer >= {at_least}; found {describe(value)}")
     if number < at_least:
-        raise ValueError(f"{name} must be an integer >= {at_least}; found {reprlib.repr(number)}")
+        raise ValueError(f"{name} must be an integer >= {at_least}; found {_shown(number)}")
     if number > at_most:
         raise ValueError(
-            f"{name} must be an integer of at most {at_most:,}; found {reprlib.repr(number)}"
+            f"{name} must be an integer of at most {at_most:,}; found {_shown(number)}"
         )
     return number
+
+
+def _shown(number: int) -> str:
+    # Python refuses to write out thousands of digits.
+    return str(number) if number.bit_length() < 100 else f"one of {number.bit_length()} bits"
 
 
 def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:

@@ -71,6 +71,8 @@ MANY_CATEGORIES = 100  # in more than half of the filled cells: an identifier?
 AVERAGING = 2.0  # chosen on noisy held-out labels
 SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
 FEWEST_ROWS = 2
+SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is the reciprocal
+MOST_MEMBERS = 10_000
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
 
 
@@ -275,6 +277,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("requires y to be passed, but the target y is None")
         for name, column in (("y", y), ("sample_weight", sample_weight)):
             _arrays.refuse_mask(name, column)
+            _arrays.refuse_tensor(name, column)
         table = self._table(X, reset=True)
         y = check_array(
             y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
@@ -300,10 +303,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
+            if not SMALLEST_IMPORTANCE < weight.max() < 1 / SMALLEST_IMPORTANCE:
+                weight = weight / weight.max()  # in float32 it would be infinite, or 0
         start = time.perf_counter()
         labels = y.reshape(len(y), -1)
         parts, findings = [], []
-        for output, used in enumerate(usable(labels, weight, bars).T):
+        counting = usable(labels, weight, bars)
+        _arrays.refuse_extremes("y", np.where(counting, labels, np.nan), _arrays.LARGEST)
+        for output, used in enumerate(counting.T):
             # Of the output's own rows, so that a fit of several outputs is several fits of one.
             features = FeatureScaler.fit(matrix[used], ddof=0)
             x = single(features(matrix))
@@ -374,6 +381,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _table(self, X: Any, *, reset: bool) -> Any:
         """A frame with categories as it is, anything else as an array; its shape is looked at."""
         _arrays.refuse_mask("X", X)
+        _arrays.refuse_tensor("X", X)
         if has_categories(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
             if reset and len(X) < FEWEST_ROWS:
@@ -402,7 +410,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not (name == "model" and own) and not any(value is a or value == a for a in allowed):
                 names = ", ".join(repr(one) for one in allowed)
                 raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
-        for name, least in (("members", 1), ("folds", 2), ("max_epochs", 1)):
+        _checks.integer("members", self.members, at_least=1, at_most=MOST_MEMBERS)
+        for name, least in (("folds", 2), ("max_epochs", 1)):
             _checks.integer(name, getattr(self, name), at_least=least)
         for name in ("patience", "batch_size"):
             if getattr(self, name) is not None:
@@ -617,11 +626,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("error bars change the standard deviation: ask for return_std=True")
         fitted = self._fitted
         with steady_machine(self._threads()):
-            mean, spread = fitted.predict(self._table(X, reset=False))
+            names = getattr(self, "feature_names_in_", None)
+            mean, spread = fitted.predict(self._table(X, reset=False), names)
         if not return_std:
             return fitted.shaped(mean)
         variance = spread + fitted.story.tau2
         noise = fitted.new_variance(fitted.shaped(mean), y_var, y_std)
+        if noise is not None:
+            errorbars.require_finite(noise, "y_var" if y_std is None else "y_std")
         std = np.sqrt(variance if noise is None else variance + noise)
         return fitted.shaped(mean), fitted.shaped(std)
 
@@ -700,8 +712,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Of several outputs it is their mean; labels that are NaN do not count.
         """
         predicted = self.predict(X)
-        _arrays.refuse_mask("y", y)
-        labels = np.asarray(y, dtype=np.float64)
+        labels = _arrays.real_numbers("y", y)
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
         columns = labels.reshape(len(labels), -1)

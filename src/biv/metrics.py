@@ -535,7 +535,7 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     """
     if taken not in READINGS:
         raise ValueError(f"taken must be one of {', '.join(READINGS)}; found {taken!r}")
-    f, y, v = _elements(target, variance, pred)
+    f, y, v = _elements(target, variance, pred, largest_variance=math.inf)
     used = v > 0
     stride = -(-int(used.sum()) // MOST_READ) or 1
     residual, v = (f - y)[used][::stride], v[used][::stride]
@@ -616,7 +616,11 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
 
 
 def _elements(
-    target: Any, variance: Any, *pred: Any, sample_weight: Any = None
+    target: Any,
+    variance: Any,
+    *pred: Any,
+    sample_weight: Any = None,
+    largest_variance: float = _arrays.LARGEST**2,
 ) -> tuple[Tensor, ...]:
     """The predictions, if any, targets, variances and importances, if any, that count.
 
@@ -642,6 +646,10 @@ def _elements(
     used = known & v.isfinite()
     for name, column in columns.items():
         _checks.all_elements(name, column, column.isfinite() | ~used, "finite")
+        limit = largest_variance if name == "variance" else _arrays.LARGEST
+        if name != "sample_weight":
+            wanted = f"at most {limit:g} in size, for its powers to be finite"
+            _checks.all_elements(name, column, (column.abs() <= limit) | ~used, wanted)
     if not bool(used.any()):
         raise ValueError(
             "target must hold at least one element that is not NaN and has finite variance; "
