@@ -153,3 +153,22 @@ def test_an_integer_beyond_all_floats_is_refused_by_name(digits):
         biv.cutoff_loss(torch.ones(2), torch.ones(2), torch.ones(2), threshold=number)
     with pytest.raises(ValueError, match=r"^size must be"):
         MinimumBatchSize(number)
+
+
+@pytest.mark.parametrize("name", list(MODULES))
+def test_the_sample_weight_of_an_ignored_label_is_of_no_consequence(name):
+    pred, target, variance = torch.ones(3), torch.zeros(3), torch.tensor([1.0, 1.5, math.inf])
+    weight = torch.tensor([1e-30, 2e-30, 3e38])
+    expected = MODULES[name](pred[:2], target[:2], variance[:2], sample_weight=weight[:2])
+    found = MODULES[name](pred, target, variance, sample_weight=weight)
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+    assert found > 0
+
+
+def test_sums_and_products_that_overflow_are_refused_by_name():
+    pred, target, variance = torch.ones(2), torch.zeros(2), torch.full((2,), 1e-30)
+    weight = torch.full((2,), 3e38)
+    with pytest.raises(ValueError, match=r"^sample_weight / \(variance \+ epsilon\) must be fin"):
+        biv.iv_loss(pred, target, variance, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"^sample_weight must be such that the sum"):
+        biv.L2Loss().sums(pred, target, sample_weight=weight)

@@ -87,7 +87,7 @@ class Labels(NamedTuple):
 
     @property
     def largest_importance(self) -> Tensor | None:
-        """The largest sample weight, 0 of none; None if all elements matter alike."""
+        """The largest sample weight in use, 0 of none; None if all elements matter alike."""
         s = self.sample_weight
         if s is None:
             return None
@@ -132,6 +132,8 @@ class Labels(NamedTuple):
                 good = (variance >= 0) | ~_spoken_for(variance, used)
                 _checks.all_elements("variance", variance, good, "non-negative and not NaN")
             dtype = torch.promote_types(dtype, own.dtype)
+            if sample_weight is not None:
+                sample_weight = torch.where(own.isfinite(), sample_weight, 0.0)
         return cls(target.to(dtype), torch.where(used, own, torch.inf), sample_weight)
 
     def promoted(self) -> Tensor:
@@ -288,7 +290,14 @@ class Recipe:
         """The pair of one batch, which adds up with those of others."""
         require_pred(pred, target)
         labels = self.labels(target, variance, mask, sample_weight)
-        return self._weigh(labels, absolute=True).sums(self.base, pred)
+        weighed = self._weigh(labels, absolute=True)
+        look = sample_weight is not None and self.validate_args and _checks.values_are_readable()
+        if look and not bool(weighed.denominator.isfinite().all()):
+            raise ValueError(
+                "sample_weight must be such that the sum of all weights is finite in "
+                f"{weighed.weights.dtype}; found an overflow: divide it by its largest"
+            )
+        return weighed.sums(self.base, pred)
 
     def value(
         self,

@@ -60,11 +60,13 @@ class Scope(NamedTuple):
             if look:
                 weighting.policy.check(variance)
             scope = cls(weighting.policy.resolve(variance), weights.smallest(variance))
+        if largest_importance is not None:
+            scope = scope._replace(importance=_unit(largest_importance))
         if look:
             weighting.check(scope)
-        if largest_importance is None:
-            return scope
-        return scope._replace(importance=_unit(largest_importance))
+            if largest_importance is not None and not weighting.is_relative:
+                _require_finite_products(scope, largest_importance)
+        return scope
 
     def cast(self, dtype: torch.dtype) -> Scope:
         """The scope for weights of a dtype, which an ε per output would otherwise promote."""
@@ -197,6 +199,16 @@ class AbsoluteBIV(Weighting):
                 f"{see('epsilon')}"
             )
         _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
+
+
+def _require_finite_products(scope: Scope, largest: Tensor) -> None:
+    least = (scope.smallest_variance + scope.epsilon).to(largest.dtype)
+    if bool((largest / _unit(largest) / least).isinf().any()):
+        raise ValueError(
+            "sample_weight / (variance + epsilon) must be finite; found a sample_weight of "
+            f"{float(largest):g} beside a smallest variance + epsilon of {float(least.min()):g}: "
+            "pass a larger epsilon, or smaller sample weights"
+        )
 
 
 def _require_finite_weights(scope: Scope, remedy: str) -> None:
