@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import biv
+from biv import errorbars
 from biv.datasets import FeatureScaler, LabelScaler
 from biv.features import FeatureEncoder
 from biv.fitted import RowError
@@ -205,3 +206,28 @@ def test_absurd_settings_are_refused(name, digits):
     (x, y, _), number = table(), 10**digits
     with pytest.raises(ValueError, match=f"^{name} must be an integer of at most"):
         biv.BIVRegressor(**{**QUICK, name: number}).fit(x, y)
+
+
+@pytest.mark.parametrize("argument", ["X", "y", "sample_weight"])
+def test_an_integer_beyond_all_floats_is_refused_by_the_name_of_its_argument(argument):
+    x, y, _ = table()
+    given = {"X": x.tolist(), "y": y.tolist(), "sample_weight": [1.0] * ROWS}
+    given[argument][3] = [10**400] * 3 if argument == "X" else 10**400
+    with pytest.raises(ValueError, match=f"^{argument} must be finite; found an integer too large"):
+        biv.BIVRegressor(**QUICK).fit(**given)
+
+
+def test_scores_hold_at_extreme_numbers(fitted):
+    (model, frame), (_, y, _) = fitted, table()
+    weight = np.random.default_rng(1).uniform(0.5, 1.0, ROWS)
+    score = model.score(frame, y, sample_weight=weight)
+    assert model.score(frame, y, sample_weight=weight * 1e308) == pytest.approx(score)
+    with pytest.raises(ValueError, match="^y must be at most"):
+        model.score(frame, y * 1e300)
+    with pytest.raises(ValueError, match="^y must hold numbers: they must be real"):
+        model.score(frame, y + 1j)
+
+
+def test_error_bars_of_pandas_with_gaps_of_their_own_are_unknown_there():
+    gaps = pd.Series([0.5, None, 2.0]).convert_dtypes()
+    assert errorbars.read(np.zeros(3), None, gaps).unknown[:, 0].tolist() == [False, True, False]

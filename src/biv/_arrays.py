@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -73,11 +75,22 @@ def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
     refuse_tensor(name, given)
     try:
         array = np.asarray(given)
+        if array.dtype == object and hasattr(given, "to_numpy"):  # pandas, with its own gaps
+            array = given.to_numpy(dtype=np.float64, na_value=np.nan)
         if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
             raise TypeError("they must be real; found complex ones")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
+
+
+@contextmanager
+def naming_overflow(name: str) -> Iterator[None]:
+    """Name the argument that holds an integer beyond all floats."""
+    try:
+        yield
+    except OverflowError:
+        raise ValueError(f"{name} must be finite; found an integer too large for a float") from None
 
 
 def refuse_tensor(name: str, value: object) -> None:

@@ -279,9 +279,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _arrays.refuse_mask(name, column)
             _arrays.refuse_tensor(name, column)
         table = self._table(X, reset=True)
-        y = check_array(
-            y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
-        )
+        with _arrays.naming_overflow("y"):
+            y = check_array(
+                y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
+            )
         check_consistent_length(table, y)
         bars = errorbars.read(y, y_var, y_std)
         self._check_units(y)
@@ -300,11 +301,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         matrix = encoder(table)
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
+            weight = _importance(sample_weight, matrix)
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
-            if not SMALLEST_IMPORTANCE < weight.max() < 1 / SMALLEST_IMPORTANCE:
-                weight = weight / weight.max()  # in float32 it would be infinite, or 0
         start = time.perf_counter()
         labels = y.reshape(len(y), -1)
         parts, findings = [], []
@@ -387,14 +386,15 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if reset and len(X) < FEWEST_ROWS:
                 raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
             return X
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=FEWEST_ROWS if reset else 1,
-        )
+        with _arrays.naming_overflow("X"):
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+                ensure_min_samples=FEWEST_ROWS if reset else 1,
+            )
 
     @helps_with("estimator")
     def _check_settings(self) -> None:
@@ -713,6 +713,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         predicted = self.predict(X)
         labels = _arrays.real_numbers("y", y)
+        _arrays.refuse_extremes("y", labels, _arrays.LARGEST)
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
         columns = labels.reshape(len(labels), -1)
@@ -721,7 +722,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("a noise-corrected score takes error bars or sample_weight, not both")
         scores = []
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, columns)
+            sample_weight = _importance(sample_weight, columns)
         for k, f in enumerate(predicted.reshape(columns.shape).T):
             target = columns[:, k]
             if noise is not None:
@@ -731,6 +732,15 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weight = None if sample_weight is None else sample_weight[known]
             scores.append(r2_score(target[known], f[known], sample_weight=weight))
         return float(np.mean(scores))
+
+
+def _importance(sample_weight: Any, rows: Array) -> Array:
+    """Checked sample weights, of a size that float32 and sums of them have room for."""
+    with _arrays.naming_overflow("sample_weight"):
+        weight: Array = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+    largest = weight.max(initial=0.0)
+    ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE
+    return weight if ordinary or not largest else weight / largest
 
 
 def _with_every_row(part: Part, x: Tensor, used: npt.NDArray[np.bool_]) -> Part:
