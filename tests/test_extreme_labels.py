@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import biv
 from biv import labels, metrics, noise
 from biv.datasets.tablefiles import Files
 
@@ -58,6 +59,10 @@ from biv.datasets.tablefiles import Files
         ),
         (lambda: metrics.noise_corrected_mse([1e100], [0.0], [1.0]), "^pred must be at most 1e"),
         (lambda: metrics.residual_variance([1.0], [1e200], [1.0]), "^target must be at most"),
+        (lambda: metrics.reduced_chi_squared([1.0], [0.0], [1e-310]), "^variance must be large en"),
+        (lambda: metrics.steady_epsilon(0.1, [1e308, 1.0]), "^variance must be at most 1e"),
+        (lambda: biv.inverse_variance_weights([1e-310]), "^variance must be 0, or large enough"),
+        (lambda: biv.epsilon_for_batch_size([1e308, 1.0], 2), "^variance must be small enough"),
         (lambda: metrics.label_variance([1.0, 2.0], [1e200, 1.0]), "^variance must be at most"),
     ],
 )

@@ -65,7 +65,13 @@ def epsilon_for_batch_size(
     dims = weights.reduced_dims(dim, tensor.ndim)
     if _checks.values_are_readable():
         _require_reachable(wanted, tensor.isfinite().sum(dims))
-    result: Array = _arrays.like(variance, _solve(tensor, dims, size=wanted))
+    found = _solve(tensor, dims, size=wanted)
+    if _checks.values_are_readable() and bool(found.isinf().any()):
+        raise ValueError(
+            f"variance must be small enough for epsilon to be finite in {found.dtype}; found up to "
+            f"{float(tensor[tensor.isfinite()].max()):g}: choose another unit or a wider dtype"
+        )
+    result: Array = _arrays.like(variance, found)
     return result
 
 

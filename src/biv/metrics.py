@@ -277,6 +277,8 @@ def reduced_chi_squared(
             f"parameters must be fewer than the labels used, {len(v)}; found {parameters}"
         )
     ratio = (f - y).square() / (v + offset)
+    wanted = "large enough for (pred - target)²/(variance + epsilon) to have a finite square"
+    _checks.all_elements("variance", v, ratio <= _arrays.LARGEST**2, wanted)
     mean = _weighted_mean(ratio, torch.ones_like(ratio))
     correction = len(v) / (len(v) - parameters)
     return Score(mean.value * correction, mean.stderr * correction)
@@ -844,6 +846,8 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
     """
     v = _arrays.variances("variance", variance).detach().double().flatten()
     least = float(_checks.real_number("estimate", estimate, _checks.NON_NEGATIVE))
+    limit = _arrays.LARGEST**2
+    _checks.all_elements("variance", v, (v <= limit) | v.isinf(), f"at most {limit:g}, or infinite")
     return _steady(least, v[v.isfinite()])
 
 
