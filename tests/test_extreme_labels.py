@@ -63,6 +63,12 @@ from biv.datasets.tablefiles import Files
         (lambda: metrics.steady_epsilon(0.1, [1e308, 1.0]), "^variance must be at most 1e"),
         (lambda: biv.inverse_variance_weights([1e-310]), "^variance must be 0, or large enough"),
         (lambda: biv.epsilon_for_batch_size([1e308, 1.0], 2), "^variance must be small enough"),
+        (
+            lambda: metrics.noise_corrected_r2([0.0, 0.0], [1e-100, 2e-100], [0.0, 0.0]),
+            "^target an",
+        ),
+        (lambda: biv.epsilon.Relative(1e200, 1e200), "^fraction times label_variance must be fin"),
+        (lambda: noise.Uniform(1.0, 0.0).sample(2**70, rng()), "^n must be at most"),
         (lambda: metrics.label_variance([1.0, 2.0], [1e200, 1.0]), "^variance must be at most"),
     ],
 )

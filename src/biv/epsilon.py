@@ -212,6 +212,11 @@ class Relative(EpsilonPolicy):
         for name in ("fraction", "label_variance"):
             value = float(_checks.real_number(name, getattr(self, name), _checks.NON_NEGATIVE))
             object.__setattr__(self, name, value)
+        if math.isinf(self.fraction * self.label_variance):
+            raise ValueError(
+                "fraction times label_variance must be finite; found "
+                f"{self.fraction:g} times {self.label_variance:g}"
+            )
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
         """Fraction × label variance."""

@@ -657,7 +657,15 @@ def _elements(
             "target must hold at least one element that is not NaN and has finite variance; "
             f"found none of {y.numel()}"
         )
-    return tuple(column[used] for column in columns.values())
+    found = {name: column[used] for name, column in columns.items()}
+    sizes = [float(found[name].abs().max()) for name in ("pred", "target") if name in found]
+    largest = max(*sizes, math.sqrt(float(found["variance"].max())))
+    if 0 < largest < 1 / _arrays.LARGEST:
+        raise ValueError(
+            f"target and its errors must not all be below {1 / _arrays.LARGEST:g}, for their "
+            f"powers not to vanish; found {largest:g} at most: choose another unit"
+        )
+    return tuple(found.values())
 
 
 def _of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[Any]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from biv import _arrays, _checks
 from biv._arrays import FloatArray
 
+MOST_DRAWN = 2**40  # at a time: 8 TiB
 LARGEST_MEAN = 1e150  # of σ²; the smallest is the reciprocal
 ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
 
@@ -319,4 +320,6 @@ def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
         ) from None
     if any(size < 0 for size in shape):
         raise ValueError(f"n must be >= 0; found {n}")
+    if math.prod(shape) > MOST_DRAWN:
+        raise ValueError(f"n must be at most {MOST_DRAWN:,} in all; found {_checks.describe(n)}")
     return shape
