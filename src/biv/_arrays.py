@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -10,6 +12,10 @@ import torch
 from torch import Tensor
 
 from biv import _checks
+from biv._pages import see
+
+NUMPY_DTYPES = (torch.float16, torch.float32, torch.float64)
+LARGEST = 1e75  # of labels: standard errors are made of fourth powers, which are finite up to here
 
 FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 Array = TypeVar("Array", FloatArray, Tensor)
@@ -36,9 +42,72 @@ def refuse_mask(name: str, value: object) -> None:
         )
 
 
+def refuse_extremes(name: str, values: npt.NDArray[Any], limit: float) -> None:
+    """Raise for numbers whose powers overflow or vanish; infinities and NaN are not looked at.
+
+    Args:
+        name: Of the argument.
+        values: Rows of numbers.
+        limit: Of the size of every number; and its reciprocal, of the largest of them.
+    """
+    size = np.where(np.isfinite(values), np.abs(values), 0.0)
+    largest = size.max(initial=0.0)
+    if largest > limit:
+        row = int(np.argwhere(size > limit)[0][0]) if size.ndim else 0
+        raise ValueError(
+            f"{name} must be at most {limit:g} in size, for its powers to be finite; found "
+            f"{largest:g}, first in row {row}: choose another unit"
+        )
+    if 0 < largest < 1 / limit:
+        raise ValueError(
+            f"{name} must not all be below {1 / limit:g} in size, for its powers not to vanish; "
+            f"found {largest:g} at most: choose another unit"
+        )
+
+
+def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
+    """Real numbers as float64, gaps as NaN.
+
+    Raises:
+        ValueError: Some are none.
+    """
+    refuse_mask(name, given)
+    refuse_tensor(name, given)
+    try:
+        array = np.asarray(given)
+        if array.dtype == object and hasattr(given, "to_numpy"):  # pandas, with its own gaps
+            array = given.to_numpy(dtype=np.float64, na_value=np.nan)
+        if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
+            raise TypeError("they must be real; found complex ones")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
+
+
+@contextmanager
+def naming_overflow(name: str) -> Iterator[None]:
+    """Name the argument that holds an integer beyond all floats."""
+    try:
+        yield
+    except OverflowError:
+        raise ValueError(f"{name} must be finite; found an integer too large for a float") from None
+
+
+def refuse_tensor(name: str, value: object) -> None:
+    """Raise TypeError for tensors that NumPy cannot read."""
+    if isinstance(value, Tensor):
+        _checks.dense(name, value)
+        if value.requires_grad:
+            raise TypeError(f"{name} must not require grad; found it does: use {name}.detach()")
+        if value.is_floating_point() and value.dtype not in NUMPY_DTYPES:
+            raise TypeError(
+                f"{name} must have a dtype that NumPy has; found {value.dtype}: use {name}.float()"
+            )
+
+
 def variances(name: str, value: object) -> Tensor:
-    """Variances as a tensor, none of them negative or NaN."""
-    tensor = to_tensor(name, value)
+    """Variances as a tensor, none of them negative or NaN, and no zero of a negative reciprocal."""
+    tensor = to_tensor(name, value) + 0.0
     if _checks.values_are_readable():
         _checks.all_elements(name, tensor, tensor >= 0, "non-negative and not NaN")
     return tensor

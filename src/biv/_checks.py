@@ -15,6 +15,8 @@ from torch import Tensor
 from biv._pages import PAGE_OF, named, see
 
 BAD_ROWS_SHOWN = 3
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that torch computes in
+LARGEST_INTEGER = 2**31 - 1  # of a setting: more cannot be meant
 
 
 def values_are_readable() -> bool:
@@ -58,7 +60,7 @@ POSITIVE = Range(0.0, open_below=True)
 def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
     """A real number in its range, as a float; a 0-d tensor of one stays a tensor."""
     if type(value) is float and value in allowed:  # by far the commonest, in every step of a loop
-        return value
+        return value + 0.0
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, Tensor):
@@ -67,7 +69,12 @@ def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
             return value
         number = float(value)
     elif isinstance(value, (int, float, Real)) and not isinstance(value, bool):
-        number = value = float(value)
+        try:
+            number = value = float(value) + 0.0  # -0.0 would turn the sign of a reciprocal round
+        except OverflowError:
+            raise ValueError(
+                f"{name} must be {allowed}; found an integer too large for a float{_page(name)}"
+            ) from None
     else:
         raise TypeError(f"{name} must be {allowed}; found {describe(value)}{_page(name)}")
     if number not in allowed:
@@ -85,7 +92,7 @@ def _loss_page(name: str) -> str:
     return named("loss") if name in PAGE_OF else ""
 
 
-def integer(name: str, value: object, *, at_least: int) -> int:
+def integer(name: str, value: object, *, at_least: int, at_most: int = LARGEST_INTEGER) -> int:
     """An integer of any kind, NumPy's too; a truth value is none."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
@@ -94,8 +101,17 @@ def integer(name: str, value: object, *, at_least: int) -> int:
     if number is None:
         raise TypeError(f"{name} must be an integer >= {at_least}; found {describe(value)}")
     if number < at_least:
-        raise ValueError(f"{name} must be an integer >= {at_least}; found {number}")
+        raise ValueError(f"{name} must be an integer >= {at_least}; found {_shown(number)}")
+    if number > at_most:
+        raise ValueError(
+            f"{name} must be an integer of at most {at_most:,}; found {_shown(number)}"
+        )
     return number
+
+
+def _shown(number: int) -> str:
+    # Python refuses to write out thousands of digits.
+    return str(number) if number.bit_length() < 100 else f"one of {number.bit_length()} bits"
 
 
 def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
@@ -124,12 +140,21 @@ def floating_tensor(name: str, value: object) -> Tensor:
         raise TypeError(
             f"{name} must be a torch.Tensor; found {describe(value)}{fix}{_loss_page(name)}"
         )
-    if not value.is_floating_point():
+    if value.dtype not in DTYPES:  # 8 bits are a format to store, with hardly any operations
         fix = "" if value.is_complex() else f": use {name}.float()"
         raise TypeError(
             f"{name} must have a floating-point dtype such as torch.float32; "
             f"found {value.dtype}{fix}"
         )
+    return dense(name, value)
+
+
+def dense(name: str, value: Tensor) -> Tensor:
+    """A tensor whose elements are all there, in one block."""
+    if value.layout != torch.strided or value.is_nested:
+        layout = "nested" if value.is_nested else value.layout
+        fix = "" if value.is_nested else f": use {name}.to_dense()"
+        raise TypeError(f"{name} must be a dense tensor; found layout {layout}{fix}")
     return value
 
 
@@ -140,7 +165,7 @@ def bool_tensor(name: str, value: object) -> Tensor:
             f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
             f"found {describe(value)}{see(name)}"
         )
-    return value
+    return dense(name, value)
 
 
 def constant(name: str, value: Tensor) -> None:

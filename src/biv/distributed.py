@@ -55,12 +55,20 @@ def normalise(
     """
     with torch.no_grad():
         variance = torch.cat([_variances(labels, per_output) for labels in batches])
+        given = [s for s in (labels.largest_importance for labels in batches) if s is not None]
+        importance = torch.stack(given).amax() if given else None
         if group is None:
             scope = Scope.over(
-                weighting, variance, validate_args=validate_args, per_output=per_output
+                weighting,
+                variance,
+                importance,
+                validate_args=validate_args,
+                per_output=per_output,
             )
         else:
-            scope = _scope_over_ranks(weighting, variance, group, validate_args=validate_args)
+            scope = _scope_over_ranks(
+                weighting, variance, importance, group, validate_args=validate_args
+            )
         weighed = [
             Weighted.of(weighting, labels, scope, per_output=per_output) for labels in batches
         ]
@@ -94,10 +102,16 @@ def require_outputs(target: Tensor, expected: Sequence[int]) -> None:
 
 
 def _scope_over_ranks(
-    weighting: Weighting, variance: Tensor, group: ProcessGroup, *, validate_args: bool
+    weighting: Weighting,
+    variance: Tensor,
+    importance: Tensor | None,
+    group: ProcessGroup,
+    *,
+    validate_args: bool,
 ) -> Scope:
     look = validate_args and _checks.values_are_readable()
-    least, longest, _ = _agree(variance, group, failed=False, look=look)
+    own = variance.new_ones(()) if importance is None else importance
+    least, longest, _, largest = _agree(variance, own, group, failed=False, look=look)
     per_output = variance.ndim == 2
     if weighting.policy.reads_batch:
         everything = _gather(variance.double(), int(longest), group)
@@ -106,13 +120,15 @@ def _scope_over_ranks(
         dist.all_reduce(everything, dist.ReduceOp.MIN, group)
     else:
         everything = least.reshape(1)  # all that is asked of the variances then
-    return Scope.over(weighting, everything, validate_args=validate_args, per_output=per_output)
+    return Scope.over(
+        weighting, everything, largest, validate_args=validate_args, per_output=per_output
+    )
 
 
 def _agree(
-    variance: Tensor, group: ProcessGroup, *, failed: bool, look: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The smallest variance, the largest number of rows and of outputs, in one exchange.
+    variance: Tensor, importance: Tensor, group: ProcessGroup, *, failed: bool, look: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The smallest variance, the most rows and outputs, and the largest importance: one exchange.
 
     Also carries whether a rank found its input bad, so that no rank is left waiting for it. There
     are 0 outputs where all elements share one normaliser.
@@ -123,12 +139,13 @@ def _agree(
         [
             -weights.smallest(variance).double(),
             *(variance.new_full((), float(number), dtype=torch.float64) for number in numbers),
+            importance.double(),
         ]
     )
     dist.all_reduce(facts, dist.ReduceOp.MAX, group)
     if look:
-        _require_agreement(group, *facts[2:].tolist())
-    return -facts[0], facts[1], facts[3]
+        _require_agreement(group, *facts[2:5].tolist())
+    return -facts[0], facts[1], facts[3], facts[5]
 
 
 def _require_agreement(group: ProcessGroup, failed: float, most: float, fewest: float) -> None:
@@ -153,7 +170,7 @@ def stop_together(
     Where values are looked at, the others see that it failed and stop. Where not, they get NaN.
     """
     nothing = torch.empty(0, dtype=torch.float64, device=device)
-    _, longest, outputs = _agree(nothing, group, failed=True, look=False)
+    _, longest, outputs, _ = _agree(nothing, nothing.new_zeros(()), group, failed=True, look=False)
     if not validate_args:
         nothing = nothing.reshape(0, int(outputs)) if outputs else nothing
         if weighting.policy.reads_batch:

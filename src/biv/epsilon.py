@@ -20,6 +20,7 @@ from biv import _arrays, _checks, _search, weights
 from biv._arrays import Array
 from biv._pages import helps_with, see
 
+MARGIN_OF_ROOM = 1e-4  # for rounding, at most this share of what ε can add to a size
 SIZE_TOLERANCE = 1e-6  # a size counts as reached at size·(1 − SIZE_TOLERANCE)
 
 
@@ -64,7 +65,13 @@ def epsilon_for_batch_size(
     dims = weights.reduced_dims(dim, tensor.ndim)
     if _checks.values_are_readable():
         _require_reachable(wanted, tensor.isfinite().sum(dims))
-    result: Array = _arrays.like(variance, _solve(tensor, dims, size=wanted))
+    found = _solve(tensor, dims, size=wanted)
+    if _checks.values_are_readable() and bool(found.isinf().any()):
+        raise ValueError(
+            f"variance must be small enough for epsilon to be finite in {found.dtype}; found up to "
+            f"{float(tensor[tensor.isfinite()].max()):g}: choose another unit or a wider dtype"
+        )
+    result: Array = _arrays.like(variance, found)
     return result
 
 
@@ -93,15 +100,18 @@ def _solve(
         return variance.sum(dims).to(dtype)
     # float64, which Apple's GPUs do not have: there the CPU does it.
     device = torch.device("cpu") if variance.device.type == "mps" else variance.device
-    exact = variance.to(device, torch.float64)
+    exact = variance.to(device, torch.float64) + 0.0  # of −0.0, the reciprocal is negative
     finite = exact.isfinite()
     count = finite.sum(dims, keepdim=True).double()
     scale = torch.where(finite, exact, 0.0).amax(dims, keepdim=True)
     # In units of the largest finite variance every scale is the same problem.
     relative = torch.where(finite, exact / torch.where(scale > 0, scale, 1.0), torch.inf)
-    # A few units in the last place more than asked for, lest rounding leave it just unreached.
+    # A few units in the last place more than asked for, lest rounding leave it just unreached; but
+    # where the size is the count or nearly so, little more is a much larger ε.
+    wanted = (count * fraction).clamp(max=size)
     margin = min(16 * torch.finfo(dtype).eps, SIZE_TOLERANCE / 2)
-    goal = (count * fraction).clamp(max=size) * (1.0 - SIZE_TOLERANCE + margin)
+    room = (count / wanted.clamp(min=1e-300) - 1.0 + SIZE_TOLERANCE) * MARGIN_OF_ROOM
+    goal = wanted * (1.0 - SIZE_TOLERANCE + room.clamp(max=margin))
 
     smallest = relative.amin(dims, keepdim=True)
 
@@ -202,6 +212,11 @@ class Relative(EpsilonPolicy):
         for name in ("fraction", "label_variance"):
             value = float(_checks.real_number(name, getattr(self, name), _checks.NON_NEGATIVE))
             object.__setattr__(self, name, value)
+        if math.isinf(self.fraction * self.label_variance):
+            raise ValueError(
+                "fraction times label_variance must be finite; found "
+                f"{self.fraction:g} times {self.label_variance:g}"
+            )
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
         """Fraction × label variance."""

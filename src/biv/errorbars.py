@@ -72,11 +72,7 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
-    _arrays.refuse_mask(name, given)
-    try:
-        value = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
+    value = _arrays.real_numbers(name, given)
     rows = len(y)
     if value.ndim == 0:
         value = np.broadcast_to(value, (rows,))
@@ -89,7 +85,25 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
     value = np.where(np.isnan(labels), np.inf, value)
     if (value < 0).any():
         raise ValueError(f"{name} must be at least 0; found less in {_rows(value < 0)}{see(name)}")
+    _refuse_extremes(name, value)
     return ErrorBars(value if name == "y_var" else value**2, name)
+
+
+def _refuse_extremes(name: str, value: Array) -> None:
+    """Raise where σ² would not be finite, or 0 where σ is not."""
+    limit = _arrays.LARGEST if name == "y_std" else _arrays.LARGEST**2
+    huge = np.isfinite(value) & (value > limit)
+    if huge.any():
+        raise ValueError(
+            f"{name} must be at most {limit:g}, or +inf for a label to ignore; found more in "
+            f"{_rows(huge)}{see(name)}"
+        )
+    lost = (value > 0) & (value < 1 / limit)
+    if lost.any():
+        raise ValueError(
+            f"{name} must be 0 or at least {1 / limit:g}, for its square to be above 0; found less "
+            f"in {_rows(lost)}: choose another unit{see(name)}"
+        )
 
 
 def require_known(bars: ErrorBars | None, how: str = "") -> None:
@@ -101,6 +115,19 @@ def require_known(bars: ErrorBars | None, how: str = "") -> None:
     if bars is not None and bars.unknown.any():
         raise ValueError(
             f"{bars.name} must not be NaN; found it in {_rows(bars.unknown)}{how}{see(bars.name)}"
+        )
+
+
+def require_finite(variance: Array, name: str) -> None:
+    """Raise for a new label of infinite variance, which no standard deviation describes.
+
+    Raises:
+        ValueError: It names the first rows.
+    """
+    if (infinite := np.isinf(variance)).any():
+        raise ValueError(
+            f"{name} must be finite for the standard deviation of a new label; found infinity in "
+            f"{_rows(infinite)}"
         )
 
 

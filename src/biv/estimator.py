@@ -72,6 +72,8 @@ MANY_CATEGORIES = 100  # in more than half of the filled cells: an identifier?
 AVERAGING = 2.0  # chosen on noisy held-out labels
 SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
 FEWEST_ROWS = 2
+SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is the reciprocal
+MOST_MEMBERS = 10_000
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
 
 
@@ -276,10 +278,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("requires y to be passed, but the target y is None")
         for name, column in (("y", y), ("sample_weight", sample_weight)):
             _arrays.refuse_mask(name, column)
+            _arrays.refuse_tensor(name, column)
         table = self._table(X, reset=True)
-        y = check_array(
-            y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
-        )
+        with _arrays.naming_overflow("y"):
+            y = check_array(
+                y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
+            )
         check_consistent_length(table, y)
         bars = errorbars.read(y, y_var, y_std)
         self._check_units(y)
@@ -298,13 +302,15 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         matrix = encoder(table)
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, matrix, ensure_non_negative=True)
+            weight = _importance(sample_weight, matrix)
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
         start = time.perf_counter()
         labels = y.reshape(len(y), -1)
         parts, findings = [], []
-        for output, used in enumerate(usable(labels, weight, bars).T):
+        counting = usable(labels, weight, bars)
+        _arrays.refuse_extremes("y", np.where(counting, labels, np.nan), _arrays.LARGEST)
+        for output, used in enumerate(counting.T):
             # Of the output's own rows, so that a fit of several outputs is several fits of one.
             features = FeatureScaler.fit(matrix[used], ddof=0)
             x = single(features(matrix))
@@ -368,19 +374,21 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _table(self, X: Any, *, reset: bool) -> Any:
         """A frame with categories as it is, anything else as an array; its shape is looked at."""
         _arrays.refuse_mask("X", X)
+        _arrays.refuse_tensor("X", X)
         if has_categories(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
             if reset and len(X) < FEWEST_ROWS:
                 raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
             return X
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=FEWEST_ROWS if reset else 1,
-        )
+        with _arrays.naming_overflow("X"):
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+                ensure_min_samples=FEWEST_ROWS if reset else 1,
+            )
 
     @helps_with("estimator")
     def _check_settings(self) -> None:
@@ -396,7 +404,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not (name == "model" and own) and not any(value is a or value == a for a in allowed):
                 names = ", ".join(repr(one) for one in allowed)
                 raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
-        for name, least in (("members", 1), ("folds", 2), ("max_epochs", 1)):
+        _checks.integer("members", self.members, at_least=1, at_most=MOST_MEMBERS)
+        for name, least in (("folds", 2), ("max_epochs", 1)):
             _checks.integer(name, getattr(self, name), at_least=least)
         for name in ("patience", "batch_size"):
             if getattr(self, name) is not None:
@@ -611,11 +620,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("error bars change the standard deviation: ask for return_std=True")
         fitted = self._fitted
         with steady_machine(self._threads()):
-            mean, spread = fitted.predict(self._table(X, reset=False))
+            names = getattr(self, "feature_names_in_", None)
+            mean, spread = fitted.predict(self._table(X, reset=False), names)
         if not return_std:
             return fitted.shaped(mean)
         variance = spread + fitted.story.tau2
         noise = fitted.new_variance(fitted.shaped(mean), y_var, y_std)
+        if noise is not None:
+            errorbars.require_finite(noise, "y_var" if y_std is None else "y_std")
         std = np.sqrt(variance if noise is None else variance + noise)
         return fitted.shaped(mean), fitted.shaped(std)
 
@@ -694,8 +706,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Of several outputs it is their mean; labels that are NaN do not count.
         """
         predicted = self.predict(X)
-        _arrays.refuse_mask("y", y)
-        labels = np.asarray(y, dtype=np.float64)
+        labels = _arrays.real_numbers("y", y)
+        _arrays.refuse_extremes("y", labels, _arrays.LARGEST)
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
         columns = labels.reshape(len(labels), -1)
@@ -704,7 +716,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("a noise-corrected score takes error bars or sample_weight, not both")
         scores = []
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, columns)
+            sample_weight = _importance(sample_weight, columns)
         for k, f in enumerate(predicted.reshape(columns.shape).T):
             target = columns[:, k]
             if noise is not None:
@@ -714,6 +726,15 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weight = None if sample_weight is None else sample_weight[known]
             scores.append(r2_score(target[known], f[known], sample_weight=weight))
         return float(np.mean(scores))
+
+
+def _importance(sample_weight: Any, rows: Array) -> Array:
+    """Checked sample weights, of a size that float32 and sums of them have room for."""
+    with _arrays.naming_overflow("sample_weight"):
+        weight: Array = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+    largest = weight.max(initial=0.0)
+    ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE
+    return weight if ordinary or not largest else weight / largest
 
 
 def _with_every_row(part: Part, x: Tensor, used: npt.NDArray[np.bool_]) -> Part:

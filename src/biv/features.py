@@ -110,7 +110,10 @@ class FeatureEncoder:
                 rules.append(Categorical(tuple(sorted(set(values.tolist())))))
                 continue
             known = values[~np.isnan(values)]
-            median = float(np.median(known)) if len(known) else 0.0
+            with np.errstate(over="ignore"):
+                median = float(np.median(known)) if len(known) else 0.0
+                if np.isinf(median):  # the sum of the middle two
+                    median = 2 * float(np.median(known / 2))
             rules.append(Numeric(median, len(known) < len(values)))
         return cls(tuple(rules))
 
@@ -136,8 +139,11 @@ class FeatureEncoder:
         """
         parts: list[Array] = []
         used = [k for k, rule in enumerate(self.columns) if not isinstance(rule, Ignored)]
-        for number, values in columns_of(table, used):
+        for number, column in columns_of(table, used):
             rule = self.columns[number]
+            values = (
+                _as_categories(column) if isinstance(rule, Categorical) else _as_numbers(column)
+            )
             if isinstance(rule, Categorical) != (values.dtype == object):
                 kinds = ("numbers", "categories")
                 wanted = kinds[isinstance(rule, Categorical)]
@@ -157,20 +163,20 @@ class FeatureEncoder:
         """
         known = {k: set(r.values) for k, r in enumerate(self.columns) if isinstance(r, Categorical)}
         found = {
-            table.columns[place]: sum(value not in known[place] for value in values)
+            table.columns[place]: sum(value not in known[place] for value in _as_categories(values))
             for place, values in columns_of(table, list(known))
         }
         return {name: count for name, count in found.items() if count}
 
     def names(self, columns: Sequence[str]) -> list[str]:
         """Of the columns of the matrix, by those of the table."""
-        found: list[str] = []
-        for name, rule in zip(columns, self.columns, strict=True):
-            if isinstance(rule, Categorical):
-                found += [f"{name}={value}" for value in rule.values]
-            elif isinstance(rule, Numeric):
-                found += [name, f"{name} is missing"][: 1 + rule.flagged]
-        return found
+        pairs = zip(columns, self.columns, strict=True)
+        return [own for name, rule in pairs for own in _names(name, rule)]
+
+    def place_of(self, number: int) -> int:
+        """The column of the table that a column of the matrix comes from."""
+        ends = np.cumsum([len(_names("", rule)) for rule in self.columns])
+        return int(np.searchsorted(ends, number, side="right"))
 
     def told(self) -> list[dict[str, Any]]:
         """As JSON has it."""
@@ -186,6 +192,26 @@ def _from_told(rule: Mapping[str, Any]) -> Rule:
     if "values" in rule:
         return Categorical(tuple(rule["values"]))
     return Ignored(**rule) if "ignored" in rule else Numeric(**rule)
+
+
+def _names(name: str, rule: Rule) -> list[str]:
+    if isinstance(rule, Categorical):
+        return [f"{name}={value}" for value in rule.values]
+    return [name, f"{name} is missing"][: 1 + rule.flagged] if isinstance(rule, Numeric) else []
+
+
+def _as_categories(values: Array) -> Array:
+    """A column in which every cell is missing says nothing of its kind: here, categories."""
+    if values.dtype != object and np.isnan(values).all():
+        return np.full(len(values), MISSING, dtype=object)
+    return values
+
+
+def _as_numbers(values: Array) -> Array:
+    """The same, for numbers."""
+    if values.dtype == object and (values == MISSING).all():
+        return np.full(len(values), np.nan)
+    return values
 
 
 def has_categories(table: Any) -> bool:
@@ -205,16 +231,12 @@ def columns_of(table: Any, places: Sequence[int] | None = None) -> Iterator[tupl
         column = table.iloc[:, place]
         if column.dtype.kind in "fiub":
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            if np.isinf(values).any():
-                raise ValueError(f"column {table.columns[place]!r} must be finite; found infinity")
-            yield place, values
+            yield place, _finite(values, table.columns[place])
         elif column.dtype.kind == "O":
             missing = column.isna().to_numpy()
             if column.dtype == object and all(isinstance(v, Real) for v in column[~missing]):
-                yield (
-                    place,
-                    column.astype(np.float64).to_numpy(),
-                )  # numbers that a gap has made objects
+                # Numbers that a gap has made objects.
+                yield place, _finite(_floats(column, table.columns[place]), table.columns[place])
                 continue
             text = np.array([str(value) for value in column], dtype=object)
             text[missing] = MISSING
@@ -224,3 +246,18 @@ def columns_of(table: Any, places: Sequence[int] | None = None) -> Iterator[tupl
                 f"column {table.columns[place]!r} must hold numbers, truth values or categories; "
                 f"found {column.dtype}: turn dates into numbers first, days say"
             )
+
+
+def _floats(column: Any, name: object) -> Array:
+    try:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    except OverflowError:
+        raise ValueError(f"column {name!r} must be finite; found an integer too large") from None
+
+
+def _finite(values: Array, name: object) -> Array:
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(np.flatnonzero(infinite)[0])
+        raise ValueError(f"column {name!r} must be finite; found infinity in row {row}")
+    return values

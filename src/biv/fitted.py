@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from biv.models import MLP, Periodic
 from biv.training import CrossFit
 
 Array = npt.NDArray[Any]
+
+FAR = 1e3  # standard deviations from the mean, below which no feature makes a prediction overflow
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,28 @@ class OwnNetwork:
             found = _checks.describe(module)
             raise TypeError(f"model must make an nn.Module; found {found}")
         return module
+
+
+class RowError(ValueError):
+    """A row that has no finite prediction.
+
+    Attributes:
+        row: Its place, from 0 on.
+        column: The name, or the place, of the column that is to blame; None if none is.
+    """
+
+    row: int = -1
+    column: Any = None
+
+    @classmethod
+    def of(cls, row: int, column: Any, found: float) -> RowError:
+        """With what was found in the cell."""
+        error = cls(
+            f"X must hold numbers that the model has a finite prediction for; found {found:g} in "
+            f"row {row}, column {column!r}"
+        )
+        error.row, error.column = row, column
+        return error
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,11 +207,35 @@ class Fitted:
         outputs = [len(part.labels) for part in self.parts]
         return np.average(ended, axis=0, weights=outputs)
 
-    def predict(self, table: Any) -> tuple[Array, Array]:
-        """Return the members' mean and their variance, each (N, outputs), in units of y."""
+    def predict(self, table: Any, names: Sequence[Any] | None = None) -> tuple[Array, Array]:
+        """Return the members' mean and their variance, each (N, outputs), in units of y.
+
+        Args:
+            table: A frame or an array.
+            names: Of the columns of an array, if they have any.
+
+        Raises:
+            RowError: A number is too large for a finite prediction.
+        """
         matrix = self.encoder(table)
-        means, spreads = zip(*(part.predict(matrix) for part in self.parts), strict=True)
-        return np.concatenate(means, axis=1), np.concatenate(spreads, axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # it is looked for below
+            means, spreads = zip(*(part.predict(matrix) for part in self.parts), strict=True)
+            mean, spread = np.concatenate(means, axis=1), np.concatenate(spreads, axis=1)
+            finite = np.isfinite(mean + spread)
+        if not finite.all():
+            row = int(np.flatnonzero(~finite.all(axis=1))[0])
+            raise self._row_error(matrix, row, getattr(table, "columns", names))
+        return mean, spread
+
+    def _row_error(self, matrix: Array, row: int, names: Sequence[Any] | None) -> ValueError:
+        """What to say of a row whose prediction is not finite."""
+        size = np.max([np.abs(part.features(matrix[[row]])[0]) for part in self.parts], axis=0)
+        worst = int(np.nan_to_num(size, nan=np.inf).argmax())
+        if size[worst] < FAR:
+            return ValueError(f"the prediction of row {row} is not finite: the model is damaged")
+        place = self.encoder.place_of(worst)
+        column = place if names is None else names[place]
+        return RowError.of(row, column, float(matrix[row, worst]))
 
     @property
     def out_of_fold(self) -> Array:

@@ -23,6 +23,7 @@ from biv.weights import effective_batch_size, inverse_variance_weights
 Array = npt.NDArray[Any]
 
 FEWEST_LABELS = 2
+LARGEST_SCALED = 1e36  # of a finite σ², in units of the label variance
 
 
 @dataclass
@@ -86,7 +87,9 @@ class Fitting:
         )
 
     def _scaled(self, variance: Array) -> Array:
-        return np.stack([s.variance(variance[:, k]) for k, s in enumerate(self.scalers)], axis=1)
+        each = [s.variance(variance[:, k]) for k, s in enumerate(self.scalers)]
+        # Networks get float32, where more would be infinite: labels to ignore.
+        return np.stack([np.where(v < np.inf, np.minimum(v, LARGEST_SCALED), v) for v in each], 1)
 
     def raw(self, normalised: Tensor) -> Array:
         """Predictions, in units of y."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from biv import _checks
-from biv._arrays import like, to_tensor
+from biv._arrays import LARGEST, like, real_numbers, refuse_extremes, to_tensor
 from biv._pages import helps_with
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ ROUNDS, CLOSE = 5_000, 1e-10  # of the conjugate gradients that solve for raters
 MOST_RATERS = 5_000  # of more, the uncertainty of their biases is simulated: no matrix of gigabytes
 SIMULATIONS = 64
 ONE_SIGMA = math.erf(math.sqrt(0.5))  # the level of y ± σ, 68.27 %
+LEAST_LEVEL = 1e-6  # of an interval; (1 + level)/2 has ten digits of it
 UNIT = _checks.Range(0.0, limit=1.0, open_below=True)
 MEANS = ("mean", "x", "loc")  # what libraries call the two, the first that is there
 COVARIANCES = ("covariance", "covariance_matrix", "cov", "P")
@@ -224,6 +225,7 @@ def _columns(
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise ValueError(f"{name} must be finite; found {numbers[row]} in row {row}")
+    refuse_extremes(name, numbers, LARGEST)
     return given, numbers
 
 
@@ -416,7 +418,7 @@ def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyL
     values, half = to_tensor("y", y), to_tensor("half_width", half_width)
     _non_negative("half_width", half)
     share = 1.0 / 3.0 if level is None else 1.0 / _quantile(level) ** 2
-    return _pair(y, values, half.double() ** 2 * share)
+    return _pair(y, values, half.double() ** 2 * share, {"y": values, "half_width": half}, half)
 
 
 @helps_with("error-bars")
@@ -450,7 +452,8 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
         )
     _checks.all_elements("high", above, ~(above < below), "at least as large as low")
     half = (above.double() - below.double()) / 2
-    return _pair(low, (below + above) / 2, (half / _quantile(level)) ** 2)
+    sources = {"low": below, "high": above}
+    return _pair(low, (below + above) / 2, (half / _quantile(level)) ** 2, sources, half)
 
 
 @helps_with("error-bars")
@@ -520,7 +523,8 @@ def asymmetric(
         variance = (1 - 2 / math.pi) * (p - m).square() + p * m
     limit = m.isinf() | p.isinf()
     mean = value + torch.where(limit, 0.0, shift).to(value.dtype)
-    return _pair(y, mean, torch.where(limit, math.inf, variance))
+    sources = {"y": value, "minus": below, "plus": above}
+    return _pair(y, mean, torch.where(limit, math.inf, variance), sources, below + above)
 
 
 @helps_with("error-bars")
@@ -558,7 +562,8 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
     count = _count("values", tensor, axis, FEWEST_SAMPLES)
     spread = tensor.double().var(dim=axis, correction=1)
     factor = (1 + 1 / count) * (count - 1) / (count - 3)
-    return _pair(values, tensor.mean(dim=axis), spread * factor)
+    sources = {"values": _largest(tensor, axis)}
+    return _pair(values, tensor.mean(dim=axis), spread * factor, sources, _width(tensor, axis))
 
 
 @helps_with("error-bars")
@@ -612,7 +617,8 @@ def ensemble(
         drawn = samples(tensor, axis)
         count = tensor.shape[axis]
         factor = ((1 + r) / (1 - r) + 1 / count) / (1 + 1 / count)
-        return _pair(means, drawn.y, drawn.variance * factor)
+        sources = {"means": _largest(tensor, axis)}
+        return _pair(means, drawn.y, drawn.variance * factor, sources, _width(tensor, axis))
     own = to_tensor("variances", variances)
     if own.shape != tensor.shape:
         raise ValueError(
@@ -623,7 +629,9 @@ def ensemble(
     count = _count("means", tensor, axis, 2)
     spread = _shrunk(tensor.double().var(dim=axis, correction=1), count - 1)
     variance = own.double().mean(dim=axis) + ((1 + r) / (1 - r) + 1 / count) * spread
-    return _pair(means, tensor.mean(dim=axis), variance)
+    sources = {"means": _largest(tensor, axis), "variances": _largest(own, axis)}
+    positive = torch.maximum(_width(tensor, axis).double(), _largest(own, axis).double())
+    return _pair(means, tensor.mean(dim=axis), variance, sources, positive)
 
 
 def _shrunk(spread: Tensor, freedom: int) -> Tensor:
@@ -668,8 +676,14 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
     labels, variances = [], []
     for mean, covariance in pairs:
         h = _weights(component, len(mean))
-        labels.append(float(h @ mean))
-        variances.append(float(h @ covariance @ h))
+        with np.errstate(over="ignore", invalid="ignore"):
+            labels.append(float(h @ mean))
+            variances.append(float(h @ covariance @ h))
+        if not math.isfinite(labels[-1] + variances[-1]):
+            raise ValueError(
+                "means and covariances must be such that labels and variances are finite; found "
+                f"y = {labels[-1]:g} with variance {variances[-1]:g} in state {len(labels) - 1}"
+            )
     if min(variances) < 0:
         row = int(np.argmin(variances))
         raise ValueError(
@@ -702,8 +716,8 @@ def _state(state: Any) -> tuple[Array, Array]:
                 f"({', '.join(COVARIANCES)}), or be a pair of them; found {_checks.describe(state)}"
             )
         mean, covariance = found
-    m = np.asarray(mean, dtype=np.float64).reshape(-1)  # a column vector, in some libraries
-    p = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
+    m = real_numbers("mean", mean).reshape(-1)  # a column vector, in some libraries
+    p = np.atleast_2d(real_numbers("covariance", covariance))
     if p.shape != (len(m), len(m)):
         raise ValueError(
             f"a covariance must have shape ({len(m)}, {len(m)}), as its mean has {len(m)} numbers; "
@@ -719,7 +733,7 @@ def _weights(component: int | Sequence[float], size: int) -> Array:
             raise ValueError(f"component must be one of {size}, from 0 on; found {place}")
         one: Array = np.eye(size)[place]
         return one
-    h = np.asarray(component, dtype=np.float64)
+    h = real_numbers("component", component)
     if h.shape != (size,):
         raise ValueError(f"component must be a number or {size} weights; found shape {h.shape}")
     return h
@@ -759,7 +773,7 @@ def poll(
     """
     p, n = to_tensor("share", share), to_tensor("count", count).double()
     _checks.all_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
-    _checks.all_elements("count", n, n > 0, "positive")
+    _checks.all_elements("count", n, (n > 0) & n.isfinite(), "positive and finite")
     effect = _checks.real_number("design_effect", design_effect, _checks.Range(1.0))
     effective = n / effect
     towards_half = (effective * p.double() + 1) / (effective + 2)
@@ -768,7 +782,7 @@ def poll(
         _checks.real_number("population", population, _checks.POSITIVE)
         _checks.all_elements("count", n, n <= population, f"at most the population, {population:g}")
         variance = variance * (1 - n / population)
-    return _pair(share, p, variance)
+    return _pair(share, p, variance, {"share": p, "count": n})
 
 
 @helps_with("error-bars")
@@ -793,7 +807,8 @@ def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
         NoisyLabels(y=array([12.,  0.]), variance=array([6.25, 0.25]))
     """
     k, time = _events("events", events), _positive("exposure", exposure)
-    return _pair(events, k / time, (k.double() + 1) / time.double() ** 2)
+    variance = (k.double() + 1) / time.double() ** 2
+    return _pair(events, k / time, variance, {"events": k, "exposure": time}, time)
 
 
 @helps_with("error-bars")
@@ -818,7 +833,8 @@ def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
         array([0.01])
     """
     k, time = _events("events", events), _positive("exposure", exposure)
-    return _pair(events, ((k + 0.5) / time).log(), 1 / (k.double() + 0.5))
+    y, variance = ((k + 0.5) / time).log(), 1 / (k.double() + 0.5)
+    return _pair(events, y, variance, {"events": k, "exposure": time}, time)
 
 
 @helps_with("error-bars")
@@ -845,7 +861,8 @@ def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
     """
     a, b = _events("events", events), _events("others", others)
     variance = 1 / (a.double() + 0.5) + 1 / (b.double() + 0.5)
-    return _pair(events, ((a + 0.5) / (b + 0.5)).log(), variance)
+    y, sources = ((a + 0.5) / (b + 0.5)).log(), {"events": a, "others": b}
+    return _pair(events, y, variance, sources, variance)
 
 
 @helps_with("error-bars")
@@ -880,7 +897,8 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
     a, b = _events("events", events), _events("others", others)
     _checks.all_elements("others", b, b > 0, "positive")
     up, down = a.double() + 2, b.double()
-    return _pair(events, a / b, (up / down) ** 2 * (1 / up + 1 / down + 1 / down**2))
+    variance = (up / down) ** 2 * (1 / up + 1 / down + 1 / down**2)
+    return _pair(events, a / b, variance, {"events": a, "others": b}, b)
 
 
 @helps_with("error-bars")
@@ -950,31 +968,76 @@ def bootstrapped(
                 f"terminal must have the shape of reward, {tuple(r.shape)}; "
                 f"found {tuple(ends.shape)}"
             )
-    _non_negative("next_variance", torch.where(ends, 0.0, v))
-    y = r + torch.where(ends, 0.0, discount * value)
-    variance = torch.where(ends, 0.0, discount**2 * v.double())
+    v = torch.where(ends, 0.0, v)
+    _non_negative("next_variance", v)
+    value = torch.where(ends, 0.0, value)
+    y, variance = r + discount * value, discount**2 * v.double()
+    sources = {"reward": r, "next_value": value, "next_variance": v}
     if reward_variance is not None:
         own = to_tensor("reward_variance", reward_variance)
         _non_negative("reward_variance", own)
-        variance = variance + own
-    return _pair(reward, y, variance)
+        variance, sources = variance + own, sources | {"reward_variance": own}
+    return _pair(reward, y, variance, sources, v)
 
 
-def _pair(given: Any, y: Tensor, variance: Tensor) -> NoisyLabels:
-    """As they were given: tensors of their dtype, or arrays of float64."""
+def _pair(
+    given: Any,
+    y: Tensor,
+    variance: Tensor,
+    sources: dict[str, Tensor],
+    positive: Tensor | None = None,
+) -> NoisyLabels:
+    """As they were given: tensors of their dtype, or arrays of float64.
+
+    Args:
+        given: What to be like.
+        y: Labels.
+        variance: Of their errors.
+        sources: What these were computed from: where all is finite, so must they be. An infinite
+            variance stands for a label to ignore, and none may become one by an overflow.
+        positive: Above 0 where the variance must be: one of 0 stands for a label to trust.
+    """
     if variance.ndim:
         _checks.same_shape("the error bars", variance, "the labels", y)
     variance = variance.expand(y.shape)
     if isinstance(given, Tensor):
-        return NoisyLabels(y, variance.to(y.dtype))
+        variance = variance.to(y.dtype)
+    lost = ~(y.isfinite() & variance.isfinite())
+    for source in sources.values():
+        lost = lost & source.isfinite()
+    if positive is not None:
+        lost = lost | ((positive > 0) & (variance == 0))
+    if bool(lost.any()):
+        place = tuple(lost.nonzero()[0].tolist())
+        raise ValueError(
+            f"{' and '.join(sources)} must give labels and variances that {variance.dtype} has "
+            f"room for; found y = {y[place]:g} with variance {variance[place]:g} at index {place}: "
+            "choose another unit or a wider dtype"
+        )
+    if isinstance(given, Tensor):
+        return NoisyLabels(y, variance)
     return NoisyLabels(like(given, y.double()), like(given, variance.contiguous()))
+
+
+def _largest(values: Tensor, axis: int) -> Tensor:
+    return values.abs().amax(dim=axis)
+
+
+def _width(values: Tensor, axis: int) -> Tensor:
+    return values.amax(dim=axis) - values.amin(dim=axis)
 
 
 def _quantile(level: float) -> float:
     """Of a standard normal distribution: within ± this much of 0 with this probability."""
     share = float(_checks.real_number("level", level, UNIT))
     half = torch.tensor((1 + share) / 2, dtype=torch.float64)
-    return float(torch.special.ndtri(half))
+    quantile = float(torch.special.ndtri(half))
+    if share < LEAST_LEVEL or math.isinf(quantile):
+        raise ValueError(
+            f"level must be at least {LEAST_LEVEL:g}, and below 1 by 1e-15 or more; found "
+            f"{share:.17g}"
+        )
+    return quantile
 
 
 def _count(name: str, values: Tensor, axis: int, least: int) -> int:
@@ -993,11 +1056,13 @@ def _non_negative(name: str, values: Tensor) -> None:
 
 def _events(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
-    _non_negative(name, tensor)
+    good = (tensor >= 0) & tensor.isfinite()
+    _checks.all_elements(name, tensor, good, "non-negative and finite")
     return tensor
 
 
 def _positive(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
-    _checks.all_elements(name, tensor, tensor > 0, "positive")
+    good = (tensor > 0) & tensor.isfinite()
+    _checks.all_elements(name, tensor, good, "positive and finite")
     return tensor

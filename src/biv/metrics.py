@@ -278,6 +278,8 @@ def reduced_chi_squared(
             f"parameters must be fewer than the labels used, {len(v)}; found {parameters}"
         )
     ratio = (f - y).square() / (v + offset)
+    wanted = "large enough for (pred - target)²/(variance + epsilon) to have a finite square"
+    _checks.all_elements("variance", v, ratio <= _arrays.LARGEST**2, wanted)
     mean = _weighted_mean(ratio, torch.ones_like(ratio))
     correction = len(v) / (len(v) - parameters)
     return Score(mean.value * correction, mean.stderr * correction)
@@ -536,7 +538,7 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     """
     if taken not in READINGS:
         raise ValueError(f"taken must be one of {', '.join(READINGS)}; found {taken!r}")
-    f, y, v = _elements(target, variance, pred)
+    f, y, v = _elements(target, variance, pred, largest_variance=math.inf)
     used = v > 0
     stride = -(-int(used.sum()) // MOST_READ) or 1
     residual, v = (f - y)[used][::stride], v[used][::stride]
@@ -617,7 +619,11 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
 
 
 def _elements(
-    target: Any, variance: Any, *pred: Any, sample_weight: Any = None
+    target: Any,
+    variance: Any,
+    *pred: Any,
+    sample_weight: Any = None,
+    largest_variance: float = _arrays.LARGEST**2,
 ) -> tuple[Tensor, ...]:
     """The predictions, if any, targets, variances and importances, if any, that count.
 
@@ -643,12 +649,24 @@ def _elements(
     used = known & v.isfinite()
     for name, column in columns.items():
         _checks.all_elements(name, column, column.isfinite() | ~used, "finite")
+        limit = largest_variance if name == "variance" else _arrays.LARGEST
+        if name != "sample_weight":
+            wanted = f"at most {limit:g} in size, for its powers to be finite"
+            _checks.all_elements(name, column, (column.abs() <= limit) | ~used, wanted)
     if not bool(used.any()):
         raise ValueError(
             "target must hold at least one element that is not NaN and has finite variance; "
             f"found none of {y.numel()}"
         )
-    return tuple(column[used] for column in columns.values())
+    found = {name: column[used] for name, column in columns.items()}
+    sizes = [float(found[name].abs().max()) for name in ("pred", "target") if name in found]
+    largest = max(*sizes, math.sqrt(float(found["variance"].max())))
+    if 0 < largest < 1 / _arrays.LARGEST:
+        raise ValueError(
+            f"target and its errors must not all be below {1 / _arrays.LARGEST:g}, for their "
+            f"powers not to vanish; found {largest:g} at most: choose another unit"
+        )
+    return tuple(found.values())
 
 
 def _of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[Any]:
@@ -849,6 +867,8 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
     """
     v = _arrays.variances("variance", variance).detach().double().flatten()
     least = float(_checks.real_number("estimate", estimate, _checks.NON_NEGATIVE))
+    limit = _arrays.LARGEST**2
+    _checks.all_elements("variance", v, (v <= limit) | v.isinf(), f"at most {limit:g}, or infinite")
     return _steady(least, v[v.isfinite()])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ import numpy.typing as npt
 from biv import _arrays, _checks
 from biv._arrays import FloatArray
 
+MOST_DRAWN = 2**40  # at a time: 8 TiB
+LARGEST_MEAN = 1e150  # of σ²; the smallest is the reciprocal
 ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
 
 
@@ -25,6 +27,17 @@ def _number(name: str, value: object, allowed: _checks.Range, why: str = "") -> 
         return float(_checks.real_number(name, value, allowed))
     except ValueError as error:
         raise ValueError(f"{error} ({why})" if why else str(error)) from None
+
+
+def _mean(value: object) -> float:
+    """A mean variance whose square is an ordinary number, or 0."""
+    mean = _number("mean", value, _checks.NON_NEGATIVE)
+    if mean and not 1 / LARGEST_MEAN <= mean <= LARGEST_MEAN:
+        raise ValueError(
+            f"mean must be 0 or in [{1 / LARGEST_MEAN:g}, {LARGEST_MEAN:g}], for its square to be "
+            f"finite and above 0; found {mean:g}"
+        )
+    return mean
 
 
 def _up_to(limit: float) -> _checks.Range:
@@ -76,7 +89,7 @@ class Uniform:
     def __init__(
         self, mean: float, variance: float | None = None, *, spread: float | None = None
     ) -> None:
-        mu = _number("mean", mean, _checks.NON_NEGATIVE)
+        mu = _mean(mean)
         largest = mu**2 / 3
         if (variance is None) == (spread is None):
             raise ValueError(
@@ -134,6 +147,7 @@ class BinaryUniform:
         p = _number("p", self.p, _checks.Range(0.0, limit=1.0))
         least = p * self.low.mean
         mean = _number("mean", self.mean, _checks.Range(least), "p/2 at least, where μ_h is 0")
+        mean = _mean(mean)
         high_mean = (mean - least) / (1 - p)
         v = _number("high_variance", self.high_variance, _up_to(high_mean**2 / 3), "at most μ_h²/3")
         object.__setattr__(self, "p", p)
@@ -191,8 +205,15 @@ class Gamma:
     support: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _number("alpha", self.alpha, _checks.POSITIVE))
-        object.__setattr__(self, "mean", _number("mean", self.mean, _checks.POSITIVE))
+        alpha = _number("alpha", self.alpha, _checks.POSITIVE)
+        _number("mean", self.mean, _checks.POSITIVE)
+        mean = _mean(self.mean)
+        if math.isinf(mean**2 / alpha):
+            raise ValueError(
+                f"alpha must be large enough for mean²/alpha to be finite; found {alpha:g}"
+            )
+        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "mean", mean)
 
     @property
     def variance(self) -> float:
@@ -232,11 +253,12 @@ def corrupt(
     """
     clean, given = _arrays.to_tensor("y", y).detach(), _arrays.variances("variance", variance)
     labels = _arrays.to_float_array("y", clean)
+    _checks.all_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
     sigma2 = _arrays.to_float_array("variance", _checks.expanded("variance", given, "y", clean))
     noise = _checks.generator(generator).standard_normal(labels.shape)
     known = np.isfinite(sigma2)
     noisy = labels + np.sqrt(np.where(known, sigma2, 0.0)) * noise
-    return np.where(known, noisy, np.nan).astype(labels.dtype)
+    return _as_dtype("y", np.where(known, noisy, np.nan), labels.dtype)
 
 
 def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator) -> FloatArray:
@@ -266,7 +288,27 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
     sigma2 = _arrays.to_float_array("variance", _arrays.variances("variance", variance))
     relative = math.sqrt(_number("d_v", d_v, _checks.NON_NEGATIVE)) / 3
     factor = np.abs(1 + relative * _checks.generator(generator).standard_normal(sigma2.shape))
-    return (sigma2 * factor).astype(sigma2.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite ones stay so, even times 0
+        disturbed = np.where(np.isinf(sigma2), np.inf, sigma2 * factor)
+    _refuse_overflow("variance", np.isinf(disturbed) & np.isfinite(sigma2), "float64")
+    return _as_dtype("variance", disturbed, sigma2.dtype)
+
+
+def _as_dtype(name: str, values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
+    """The values in the dtype of the argument that they were made of, which must have room."""
+    with np.errstate(over="ignore"):
+        result = values.astype(dtype)
+    _refuse_overflow(name, np.isinf(result) & np.isfinite(values), str(dtype))
+    return result
+
+
+def _refuse_overflow(name: str, bad: npt.NDArray[np.bool_], dtype: str) -> None:
+    if bad.any():
+        where = np.argwhere(bad)[0].tolist()
+        raise ValueError(
+            f"{name} must leave room for the noise in {dtype}; found an overflow at index "
+            f"{where[0] if len(where) == 1 else tuple(where)}: use a wider dtype or another unit"
+        )
 
 
 def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -278,4 +320,6 @@ def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
         ) from None
     if any(size < 0 for size in shape):
         raise ValueError(f"n must be >= 0; found {n}")
+    if math.prod(shape) > MOST_DRAWN:
+        raise ValueError(f"n must be at most {MOST_DRAWN:,} in all; found {_checks.describe(n)}")
     return shape

@@ -85,6 +85,14 @@ class Labels(NamedTuple):
     variance: Tensor
     sample_weight: Tensor | None
 
+    @property
+    def largest_importance(self) -> Tensor | None:
+        """The largest sample weight in use, 0 of none; None if all elements matter alike."""
+        s = self.sample_weight
+        if s is None:
+            return None
+        return s.amax() if s.numel() else s.new_zeros(())
+
     @classmethod
     def checked(
         cls,
@@ -124,6 +132,8 @@ class Labels(NamedTuple):
                 good = (variance >= 0) | ~_spoken_for(variance, used)
                 _checks.all_elements("variance", variance, good, "non-negative and not NaN")
             dtype = torch.promote_types(dtype, own.dtype)
+            if sample_weight is not None:
+                sample_weight = torch.where(own.isfinite(), sample_weight, 0.0)
         return cls(target.to(dtype), torch.where(used, own, torch.inf), sample_weight)
 
     def promoted(self) -> Tensor:
@@ -164,9 +174,14 @@ class Weighted(NamedTuple):
         """Weigh one batch in a scope that may be wider than it."""
         dtype = labels.target.dtype
         w = weighting.weights(labels.variance, scope.cast(dtype), dtype)
+        unit = None if scope.importance is None else scope.importance.to(dtype)
         if labels.sample_weight is not None:
-            w = w * labels.sample_weight
+            w = w * (labels.sample_weight if unit is None else labels.sample_weight / unit)
+        elif unit is not None:
+            w = w / unit
         denominator = total(weighting.counted(labels.variance, w), per_output).to(w.dtype)
+        if unit is not None and not weighting.is_relative:
+            denominator = denominator / unit
         return cls(labels.target, w, denominator)
 
     def joined(self) -> Weighted:
@@ -252,19 +267,13 @@ class Recipe:
         sample_weight: Tensor | None = None,
     ) -> Weighted:
         """The weights of one batch that shares its normaliser with no other."""
-        return self._weigh(target, variance, mask, sample_weight).joined()
+        return self._weigh(self.labels(target, variance, mask, sample_weight)).joined()
 
-    def _weigh(
-        self,
-        target: Tensor,
-        variance: Tensor | None,
-        mask: Tensor | None,
-        sample_weight: Tensor | None,
-    ) -> Weighted:
-        labels = self.labels(target, variance, mask, sample_weight)
+    def _weigh(self, labels: Labels, *, absolute: bool = False) -> Weighted:
         scope = Scope.over(
             self.weighting,
             labels.promoted(),
+            None if absolute else labels.largest_importance,
             validate_args=self.validate_args,
             per_output=self.per_output,
         )
@@ -278,9 +287,17 @@ class Recipe:
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> LossSums:
-        """The pair of one batch that shares its normaliser with no other."""
+        """The pair of one batch, which adds up with those of others."""
         require_pred(pred, target)
-        return self._weigh(target, variance, mask, sample_weight).sums(self.base, pred)
+        labels = self.labels(target, variance, mask, sample_weight)
+        weighed = self._weigh(labels, absolute=True)
+        look = sample_weight is not None and self.validate_args and _checks.values_are_readable()
+        if look and not bool(weighed.denominator.isfinite().all()):
+            raise ValueError(
+                "sample_weight must be such that the sum of all weights is finite in "
+                f"{weighed.weights.dtype}; found an overflow: divide it by its largest"
+            )
+        return weighed.sums(self.base, pred)
 
     def value(
         self,
@@ -295,7 +312,9 @@ class Recipe:
             simple = self._of_plain_labels(pred, target, variance)
             if simple is not None:
                 return simple
-        return self.sums(pred, target, variance, mask, sample_weight).value()
+        require_pred(pred, target)
+        labels = self.labels(target, variance, mask, sample_weight)
+        return self._weigh(labels).sums(self.base, pred).value()
 
     def _of_plain_labels(
         self, pred: Tensor, target: Tensor, variance: Tensor | None
@@ -311,6 +330,8 @@ class Recipe:
             return None
         if not _are_ordinary(pred, target, variance):
             return None
+        if not isinstance(self.base, str) and not math.isfinite((target + variance).sum().item()):
+            return None  # a base of the user's may hide a NaN, or have a gradient of 0 times NaN
         if self.validate_args and not bool(variance.amin() >= 0):
             return None
         w = 1.0 / (variance + self.weighting.policy.resolve(variance))
@@ -335,6 +356,7 @@ def _are_ordinary(pred: Tensor, target: Tensor, variance: Tensor) -> bool:
         and target.is_cpu
         and variance.is_cpu
         and pred.numel() > 0
+        and pred.layout == target.layout == variance.layout == torch.strided
         and not variance.requires_grad
         and _checks.values_are_readable()
     )

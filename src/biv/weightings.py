@@ -13,6 +13,8 @@ from biv import _checks, weights
 from biv._pages import see
 from biv.epsilon import EpsilonPolicy, Fixed
 
+ORDINARY_IMPORTANCE = 1e-18, 1e18  # of the largest sample weight: float32 can sum such
+
 
 def total(elements: Tensor, per_output: bool) -> Tensor:
     """The sum of all elements, 0-d; or of each output, (D,), if there are two or more dimensions.
@@ -29,16 +31,21 @@ class Scope(NamedTuple):
 
     With one normaliser per output, `smallest_variance` is (D,), and so is ε if it is read from the
     batch.
+
+    Sample weights are divided by `importance`, a number of which every loss is independent. It is 1
+    but where their sums would overflow or lose digits, and None where there are no sample weights.
     """
 
     epsilon: float | Tensor
     smallest_variance: Tensor
+    importance: Tensor | None = None
 
     @classmethod
     def over(
         cls,
         weighting: Weighting,
         variance: Tensor,
+        largest_importance: Tensor | None = None,
         *,
         validate_args: bool,
         per_output: bool = False,
@@ -53,8 +60,12 @@ class Scope(NamedTuple):
             if look:
                 weighting.policy.check(variance)
             scope = cls(weighting.policy.resolve(variance), weights.smallest(variance))
+        if largest_importance is not None:
+            scope = scope._replace(importance=_unit(largest_importance))
         if look:
             weighting.check(scope)
+            if largest_importance is not None and not weighting.is_relative:
+                _require_finite_products(scope, largest_importance)
         return scope
 
     def cast(self, dtype: torch.dtype) -> Scope:
@@ -62,6 +73,13 @@ class Scope(NamedTuple):
         if isinstance(self.epsilon, Tensor) and self.epsilon.ndim:
             return self._replace(epsilon=self.epsilon.to(dtype))
         return self
+
+
+def _unit(largest: Tensor) -> Tensor:
+    """What to divide sample weights by, for the largest to be in the ordinary range: mostly 1."""
+    tiny, huge = ORDINARY_IMPORTANCE
+    unit = (largest / huge).clamp(min=1.0) * (largest / tiny).clamp(max=1.0)
+    return torch.where(largest > 0, unit, 1.0)
 
 
 def smallest_of_each(rows: Tensor) -> Tensor:
@@ -85,6 +103,7 @@ class Weighting(ABC):
 
     policy: EpsilonPolicy
     variance_is_optional = False
+    is_relative = True  # whether a common factor of all weights is free
 
     @abstractmethod
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
@@ -132,6 +151,7 @@ class IV(Weighting):
     """w = 1/(σ²+ε), divided by the number of elements used."""
 
     policy: EpsilonPolicy
+    is_relative = False
 
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:  # noqa: D102
         return 1.0 / (variance.to(dtype) + scope.epsilon)
@@ -179,6 +199,16 @@ class AbsoluteBIV(Weighting):
                 f"{see('epsilon')}"
             )
         _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
+
+
+def _require_finite_products(scope: Scope, largest: Tensor) -> None:
+    least = (scope.smallest_variance + scope.epsilon).to(largest.dtype)
+    if bool((largest / _unit(largest) / least).isinf().any()):
+        raise ValueError(
+            "sample_weight / (variance + epsilon) must be finite; found a sample_weight of "
+            f"{float(largest):g} beside a smallest variance + epsilon of {float(least.min()):g}: "
+            "pass a larger epsilon, or smaller sample weights"
+        )
 
 
 def _require_finite_weights(scope: Scope, remedy: str) -> None:

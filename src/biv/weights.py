@@ -37,7 +37,13 @@ def inverse_variance_weights(variance: Array, epsilon: float | Array = 0.0) -> A
     tensor = _arrays.variances("variance", variance)
     tensor = tensor.to(_arrays.at_least_single(tensor.dtype))
     offset = _broadcastable_epsilon(epsilon, tensor)
-    weights: Array = _arrays.like(variance, 1.0 / (tensor + offset))
+    shifted = tensor + offset
+    w = 1.0 / shifted
+    if _checks.values_are_readable():
+        lost = (shifted > 0) & w.isinf()
+        wanted = f"0, or large enough for 1/(variance + epsilon) to be finite in {w.dtype}"
+        _checks.all_elements("variance", tensor, ~lost, wanted)
+    weights: Array = _arrays.like(variance, w)
     return weights
 
 

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from biv import _arrays, _checks, metrics
 
+SQUARABLE = 1e-150  # columns of numbers between this and its reciprocal have ordinary squares
+
 Quantity = TypeVar("Quantity", float, npt.NDArray[np.float64], Tensor)
 
 
@@ -82,6 +84,7 @@ class LabelScaler:
             LabelScaler(mean=array([  2., 300.]), std=array([  1., 200.]))
         """
         labels = _arrays.to_float_array("y", y).astype(np.float64)
+        _arrays.refuse_extremes("y", labels, _arrays.LARGEST)
         if labels.ndim == 2 and labels.shape[1] > 1:
             return cls._of_each_output(labels, variance, ddof)
         if variance is None:
@@ -187,12 +190,26 @@ class FeatureScaler:
         """Statistics of the rows of `x`: all of them in the paper, the training rows elsewhere."""
         if x.ndim != 2 or len(x) <= ddof:
             raise ValueError(f"x must be (N, D) with N > {ddof}; found {x.shape}")
-        return cls(x.mean(axis=0), x.std(axis=0, ddof=ddof))
+        size = np.abs(x).max(axis=0)
+        extreme = (size > 1 / SQUARABLE) | ((size < SQUARABLE) & (size > 0))
+        if not extreme.any():
+            return cls(x.mean(axis=0), x.std(axis=0, ddof=ddof))
+        # Squares would overflow or vanish; dividing by a power of two changes no digit.
+        exponent = np.where(extreme, np.frexp(size)[1], 0)
+        near = np.ldexp(x, -exponent)
+        with np.errstate(over="ignore"):
+            std = np.ldexp(near.std(axis=0, ddof=ddof), exponent)
+        return cls(np.ldexp(near.mean(axis=0), exponent), np.minimum(std, np.finfo(np.float64).max))
 
     def __call__(self, x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Rows of features to normalised units."""
         if x.ndim != 2 or x.shape[1] != len(self.mean):
             raise ValueError(f"x must be (N, {len(self.mean)}); found {x.shape}")
         # What is constant but for rounding would be blown up to noise of unit variance.
-        varies = self.std > 1e-12 * np.maximum(np.abs(self.mean), 1e-300)
-        return np.where(varies, (x - self.mean) / np.where(varies, self.std, 1.0), 0.0)
+        varies = self.std > 1e-12 * np.abs(self.mean)
+        mean, std = self.mean, np.where(varies, self.std, 1.0)
+        if (std > 1 / SQUARABLE).any():  # so that no difference overflows
+            unit = np.where(std > 1 / SQUARABLE, 0.25, 1.0)
+            x, mean, std = x * unit, mean * unit, std * unit
+        with np.errstate(over="ignore"):  # of new rows; what comes of it is looked at
+            return np.where(varies, (x - mean) / std, 0.0)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from biv import _checks
 from biv.datasets.columns import Schema
 from biv.datasets.rowgroups import RowGroups
-from biv.datasets.scaling import FeatureScaler, LabelScaler
+from biv.datasets.scaling import SQUARABLE, FeatureScaler, LabelScaler
 from biv.datasets.statistics import LabelGroups, Moments
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.datasets.tables import Target
@@ -105,6 +105,7 @@ class Reader:
         part = self.groups.read(number, [*self.target.names, *self.schema.names])
         y = self.target.labels(part)
         variance, weight = self.target.variances(part), self.target.weights(part)
+        self.target.refuse_extremes(part, y, variance, weight)
         counts = ~np.isnan(y)
         unlabelled = int((~counts).sum())
         if variance is not None:
@@ -113,7 +114,12 @@ class Reader:
         if weight is not None:
             counts &= weight > 0
         places = self.groups.first(number) + np.arange(len(y))
-        rows = Rows(self.schema.frame(part), y, variance, weight, places, self.target.ends(part))
+        frame = self.schema.frame(part)
+        for column in self.schema.columns:
+            if column.kind == "number":
+                huge = np.abs(frame[column.name].to_numpy()) > 1 / SQUARABLE
+                part.refuse(column.name, huge, f"at most {1 / SQUARABLE:g} in size")
+        rows = Rows(frame, y, variance, weight, places, self.target.ends(part))
         drawn = np.random.default_rng([self.seed, number]).random(len(y))
         held_out = drawn < self.share_held_out
         if counts.all():

@@ -271,6 +271,10 @@ def _found(path: Path) -> list[Path]:
             )
         return inside
     if not path.is_file():
+        if path.exists():  # pipes, sockets and devices: a table is read twice
+            raise ValueError(f"{path} must be a regular file or a folder; found neither")
+        if path.is_symlink():
+            raise FileNotFoundError(f"{path} is a symbolic link that leads to no file")
         others = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, others, n=1)
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""

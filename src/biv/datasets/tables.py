@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import _checks, labels
+from biv._arrays import LARGEST
 from biv._pages import helps_with, see
 from biv._warnings import warn
 from biv.datasets.columns import Schema
@@ -99,7 +100,21 @@ class Target:
             return None
         bar = part.numbers(self.error_bars[0])
         part.refuse(self.error_bars[0], bar < 0, "0 or more, as an error bar is")
+        most = LARGEST**2 if self.std is None else LARGEST
+        wanted = f"at most {most:g}, or inf for a label to ignore"
+        part.refuse(self.error_bars[0], (bar > most) & np.isfinite(bar), wanted)
         return bar if self.std is None else np.square(bar)
+
+    def refuse_extremes(
+        self, part: Part, y: Floats, variance: Floats | None, weight: Floats | None
+    ) -> None:
+        """Refuse labels whose powers overflow, but for those that count for nothing."""
+        huge = np.abs(y) > LARGEST
+        if variance is not None:
+            huge &= ~np.isinf(variance)
+        if weight is not None:
+            huge &= weight > 0
+        part.refuse(self.name, huge, f"at most {LARGEST:g} in size")
 
     def ends(self, part: Part) -> Floats | None:
         """The ends of the intervals, (N, 2), NaN where a cell is missing; None without any."""
@@ -251,10 +266,12 @@ class LabelledTable:
             y = target.labels(part)
             used = ~np.isnan(y)
             unlabelled += int((~used).sum())
+            variance, weight = target.variances(part), target.weights(part)
+            target.refuse_extremes(part, y, variance, weight)
             columns = {
                 "y": y,
-                "variance": target.variances(part),
-                "weight": target.weights(part),
+                "variance": variance,
+                "weight": weight,
                 "ends": target.ends(part),
                 "rows": before + np.arange(len(y)),
             } | {f"x {name}": values for name, values in schema(part).items()}

@@ -10,16 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from biv.datasets.files import complete_or_none
 from biv.datasets.tablefiles import (
     PARQUET,
     Files,
+    Part,
     is_compressed,
     kind,
     require_arrow,
     separator,
 )
-from biv.owndata.modelfolder import ModelFolder
+from biv.fitted import RowError
+from biv.owndata.modelfolder import ModelFolder, Predicted
 
 
 def write_predictions(
@@ -71,13 +75,26 @@ def write_predictions(
     rows, columns, unseen = 0, [*files.columns, *names], Counter[str]()
     with complete_or_none(out) as path, _writer(path, out, files, columns) as write:
         for part in files.parts(after_part=after_part):
-            predicted = folder.predict(part)
+            predicted = _predicted(folder, part)
             write(part.cells, predicted.mean, predicted.std)
             unseen.update(predicted.unseen)
             rows += len(part)
     if unseen:
         tell_unseen(unseen)
     return rows
+
+
+def _predicted(folder: ModelFolder, part: Part) -> Predicted:
+    """The predictions of a part; an error names the file's own row and column."""
+    try:
+        return folder.predict(part)
+    except RowError as error:
+        bad = np.arange(len(part)) == error.row
+        wanted = "a number that the model has a finite prediction for"
+        for column in folder.schema.columns:
+            if error.column in column(part):
+                part.refuse(column.name, bad, wanted)
+        raise
 
 
 def _writer(path: Path, out: Path, files: Files, names: list[str]) -> Any:

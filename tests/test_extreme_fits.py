@@ -1,0 +1,233 @@
+"""Fits and predictions at the ends of the ranges of numbers, and of types."""
+
+import contextlib
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import biv
+from biv import errorbars
+from biv.datasets import FeatureScaler, LabelScaler
+from biv.features import FeatureEncoder
+from biv.fitted import RowError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+QUICK = {"members": 2, "folds": 2, "max_epochs": 2, "epsilon": 0.05, "random_state": 0}
+ROWS = 40
+
+
+def table(seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(ROWS, 3))
+    return x, x[:, 0] + 0.1 * rng.normal(size=ROWS), rng.uniform(0.1, 1.0, size=ROWS)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x, y, std = table()
+    frame = pd.DataFrame(x, columns=list("abc"))
+    with pytest.MonkeyPatch.context():
+        return biv.BIVRegressor(**QUICK).fit(frame, y, y_std=std), frame
+
+
+@pytest.mark.parametrize("value", [4e38, -4e38, 1e200, -1e308, 1.7e308])
+def test_a_row_without_a_finite_prediction_is_named_with_its_column(fitted, value):
+    model, frame = fitted
+    x = frame.copy()
+    x.loc[3, "b"] = value
+    for features in (x, x.assign(a=x["a"].astype(object))):
+        with pytest.raises(RowError, match=r"found .*e\+\d+ in row 3, column 'b'") as raised:
+            model.predict(features)
+        assert (raised.value.row, raised.value.column) == (3, "b")
+        assert pickle.loads(pickle.dumps(raised.value)).row == 3
+
+
+@pytest.mark.parametrize("value", [1e30, 1e37, 3e38])
+def test_predictions_are_finite_or_an_error(fitted, value):
+    model, frame = fitted
+    x = frame.copy()
+    x.loc[3, "b"] = value
+    found = np.zeros(1)
+    with contextlib.suppress(RowError):
+        found = model.predict(x, return_std=True)
+    assert np.isfinite(found).all()
+
+
+def test_a_damaged_network_is_not_blamed_on_a_row(fitted):
+    model, frame = fitted
+    damaged = pickle.loads(pickle.dumps(model))
+    for module in damaged._fitted.parts[0].ensemble.modules:
+        for parameter in module.parameters():
+            parameter.data.fill_(math.nan)
+    with pytest.raises(ValueError, match="the prediction of row 0 is not finite: the model is dam"):
+        damaged.predict(frame)
+
+
+def test_error_bars_of_new_labels_are_finite(fitted):
+    model, frame = fitted
+    infinite = np.where(np.arange(ROWS) == 5, np.inf, 1.0)
+    for name in ("y_var", "y_std"):
+        with pytest.raises(ValueError, match=f"^{name} must be finite .* in row 5"):
+            model.predict(frame, return_std=True, **{name: infinite})
+    with pytest.raises(ValueError, match="^y_std must be at most .* in row 5"):
+        model.predict(frame, return_std=True, y_std=np.where(np.arange(ROWS) == 5, 1e200, 1.0))
+
+
+@pytest.mark.parametrize("exponent", [1000, -1000])
+def test_features_of_any_size_are_scaled_alike(exponent):
+    x = np.random.default_rng(0).normal(3.0, 1.0, size=(20, 2))
+    huge = x * [1.0, 2.0**exponent]
+    one, other = FeatureScaler.fit(x), FeatureScaler.fit(huge)
+    np.testing.assert_array_equal(one(x), other(huge))
+    assert one.mean[0] == other.mean[0]
+    assert one.std[0] == other.std[0]
+
+
+def test_one_huge_cell_leaves_a_column_that_varies():
+    x = np.zeros((10, 1))
+    x[3], x[4] = 1.7e308, -1.7e308
+    for ddof in (0, 1):
+        scaled = FeatureScaler.fit(x, ddof=ddof)(x)
+        assert np.isfinite(scaled).all()
+        assert scaled[3] > 1 > -1 > scaled[4]
+    assert FeatureEncoder.fit(x[3:5]).columns[0].median == 0
+    assert FeatureEncoder.fit(np.abs(x[3:5])).columns[0].median == 1.7e308
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_a_fit_is_the_same_in_features_of_other_units(scale):
+    x, y, _ = table()
+    scale = 2.0 ** round(math.log2(scale))
+    models = [biv.BIVRegressor(**QUICK).fit(x * [1, by, 1], y) for by in (1.0, scale)]
+    np.testing.assert_array_equal(models[0].predict(x), models[1].predict(x * [1, scale, 1]))
+
+
+def test_a_column_of_objects_must_be_finite_like_one_of_floats():
+    x, y, _ = table()
+    frame = pd.DataFrame(x, columns=list("abc"))
+    frame["b"] = [math.inf, *frame["b"][1:]]
+    for odd in (frame["b"].astype(object), frame["b"].astype("Float64"), frame["b"]):
+        with pytest.raises(ValueError, match="column 'b' must be finite; found infinity in row 0"):
+            biv.BIVRegressor(**QUICK).fit(frame.assign(b=odd, town="x"), y)
+    too_long = pd.Series([10**400, *range(ROWS - 1)], dtype=object)
+    with pytest.raises(ValueError, match="column 'b' must be finite; found an integer too large"):
+        biv.BIVRegressor(**QUICK).fit(frame.assign(b=too_long), y)
+
+
+@pytest.mark.parametrize("gap", [None, math.nan, pd.NA])
+def test_one_row_whose_category_is_missing_is_predicted(gap):
+    x, y, _ = table()
+    town = pd.Series(["Bern", "Zug", None, "Basel"] * (ROWS // 4), dtype=object)
+    frame = pd.DataFrame({"a": x[:, 0], "town": town})
+    model = biv.BIVRegressor(**QUICK).fit(frame, y)
+    one = pd.DataFrame({"a": frame["a"][2:3], "town": [gap]})
+    assert model.predict(one)[0] == pytest.approx(model.predict(frame)[2])
+    assert model._fitted.encoder.unseen(one) == {}
+
+
+def test_a_number_missing_in_every_row_of_a_text_column_is_a_number_missing():
+    encoder = FeatureEncoder.fit(pd.DataFrame({"a": [1.0, None, 3.0]}))
+    gaps = pd.DataFrame({"a": pd.array([None, None], dtype="string")})
+    np.testing.assert_array_equal(encoder(gaps), [[2.0, 1.0]] * 2)
+
+
+@pytest.mark.parametrize("size", [1e80, 1e300, 1e307, 1e-80, 1e-300])
+def test_labels_whose_powers_overflow_or_vanish_are_refused_by_name(size):
+    x, y, _ = table()
+    with pytest.raises(ValueError, match="^y must .* choose another unit"):
+        biv.BIVRegressor(**QUICK).fit(x, y * size)
+    with pytest.raises(ValueError, match="^y must .* choose another unit"):
+        LabelScaler.fit(y * size)
+
+
+@pytest.mark.parametrize(
+    ("bars", "match"),
+    [
+        ({"y_std": 1e200}, "y_std must be at most 1e[+]75"),
+        ({"y_var": 1e200}, "y_var must be at most 1e[+]150"),
+        ({"y_std": 1e-200}, "y_std must be 0 or at least 1e-75"),
+        ({"y_std": 1j}, "y_std must hold numbers: they must be real"),
+        ({"y_var": np.full(ROWS, 1 + 1j)}, "y_var must hold numbers: they must be real"),
+        ({"y_var": np.full(ROWS, 1 + 1j, dtype=object)}, "y_var must hold numbers"),
+        ({"y_var": 10**400}, "y_var must hold numbers"),
+        ({"y_var": torch.ones(ROWS, requires_grad=True)}, r"y_var must not require .*\.detach"),
+        ({"y_var": torch.ones(ROWS).to_sparse()}, r"y_var must be a dense .*to_dense"),
+        ({"y_var": torch.ones(ROWS).to(torch.float8_e4m3fn)}, r"y_var must have .*\.float\(\)"),
+    ],
+)
+def test_error_bars_that_are_no_ordinary_numbers_are_refused_by_name(bars, match):
+    x, y, _ = table()
+    with pytest.raises((TypeError, ValueError), match=match):
+        biv.BIVRegressor(**QUICK).fit(x, y, **bars)
+
+
+@pytest.mark.parametrize("argument", ["X", "y", "sample_weight"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda t: t.requires_grad_(),
+        lambda t: t.to_sparse(),
+        lambda t: t.to(torch.float8_e4m3fn),
+        lambda t: t.to(torch.bfloat16),
+    ],
+)
+def test_tensors_that_numpy_cannot_read_are_refused_by_name(argument, odd):
+    x, y, _ = table()
+    given = {"X": x, "y": y, "sample_weight": np.ones(ROWS)}
+    given[argument] = odd(torch.tensor(given[argument]))
+    with pytest.raises(TypeError, match=f"^{argument} must"):
+        biv.BIVRegressor(**QUICK).fit(**given)
+
+
+@pytest.mark.parametrize("scale", [1e307, 1e-300])
+def test_sample_weights_of_any_size_fit_alike(scale):
+    x, y, std = table()
+    weight = np.random.default_rng(1).uniform(0.5, 1.0, ROWS)
+    models = [
+        biv.BIVRegressor(**QUICK).fit(x, y, y_std=std, sample_weight=weight * by)
+        for by in (1.0, scale)
+    ]
+    np.testing.assert_allclose(models[0].predict(x), models[1].predict(x), rtol=1e-3, atol=1e-3)
+
+
+def test_hugely_noisy_labels_are_not_all_ignored():
+    x, y, _ = table()
+    model = biv.BIVRegressor(**QUICK, loss="l2").fit(x, y, y_var=1e60)
+    assert np.isfinite(model.predict(x)).all()
+
+
+@pytest.mark.parametrize("name", ["members", "max_epochs", "batch_size", "patience"])
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_absurd_settings_are_refused(name, digits):
+    (x, y, _), number = table(), 10**digits
+    with pytest.raises(ValueError, match=f"^{name} must be an integer of at most"):
+        biv.BIVRegressor(**{**QUICK, name: number}).fit(x, y)
+
+
+@pytest.mark.parametrize("argument", ["X", "y", "sample_weight"])
+def test_an_integer_beyond_all_floats_is_refused_by_the_name_of_its_argument(argument):
+    x, y, _ = table()
+    given = {"X": x.tolist(), "y": y.tolist(), "sample_weight": [1.0] * ROWS}
+    given[argument][3] = [10**400] * 3 if argument == "X" else 10**400
+    with pytest.raises(ValueError, match=f"^{argument} must be finite; found an integer too large"):
+        biv.BIVRegressor(**QUICK).fit(**given)
+
+
+def test_scores_hold_at_extreme_numbers(fitted):
+    (model, frame), (_, y, _) = fitted, table()
+    weight = np.random.default_rng(1).uniform(0.5, 1.0, ROWS)
+    score = model.score(frame, y, sample_weight=weight)
+    assert model.score(frame, y, sample_weight=weight * 1e308) == pytest.approx(score)
+    with pytest.raises(ValueError, match="^y must be at most"):
+        model.score(frame, y * 1e300)
+    with pytest.raises(ValueError, match="^y must hold numbers: they must be real"):
+        model.score(frame, y + 1j)
+
+
+def test_error_bars_of_pandas_with_gaps_of_their_own_are_unknown_there():
+    gaps = pd.Series([0.5, None, 2.0]).convert_dtypes()
+    assert errorbars.read(np.zeros(3), None, gaps).unknown[:, 0].tolist() == [False, True, False]
