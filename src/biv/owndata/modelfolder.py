@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
+from biv._files import exclusive, remove, remove_leftover, write_atomically
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
-from biv.datasets.files import write_atomically
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
 from biv.findings import ErrorBarWarning
@@ -29,13 +31,14 @@ from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
 from biv.owndata.scores import r2_scores
+from biv.owndata.staging import NEW, Staging
 
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "biv model folder 1"
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
 EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
-FILES = (ABOUT, EVIDENCE, COMPARISON, REPORT, MODEL)
+FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which they are replaced
 
 
 class Predicted(NamedTuple):
@@ -100,13 +103,27 @@ class ModelFolder:
         Raises:
             ValueError: The folder holds one of these, or other files; or the table has nothing to
                 learn from.
+            InUseError: Another process trains into the folder.
+            WriteError: The model cannot be written; what the folder held before is still there.
         """
         require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
         folder = Path(folder)
         checkpoint = folder / UNFINISHED.format(_digest(table, settings))
-        require_room(folder, checkpoint, force=force)
+        with held(folder):
+            require_room(folder, checkpoint, force=force)
+            return cls._train(folder, checkpoint, table, settings, comparison, command)
+
+    @classmethod
+    def _train(
+        cls,
+        folder: Path,
+        checkpoint: Path,
+        table: LabelledTable,
+        settings: Mapping[str, Any],
+        comparison: Mapping[str, Any] | None,
+        command: str | None,
+    ) -> ModelFolder:
         start = time.perf_counter()
-        folder.mkdir(parents=True, exist_ok=True)
         resumes = checkpoint.is_file()
         if resumes:
             warn(f"going on with the training begun in {folder}")
@@ -118,9 +135,7 @@ class ModelFolder:
                 model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
         except ValueError:  # of rows or settings that cannot be: there is nothing to go on from
             if not resumes:
-                checkpoint.unlink(missing_ok=True)
-            if not any(folder.iterdir()):
-                folder.rmdir()
+                remove(checkpoint)
             raise
         about = {
             "command": command,
@@ -141,15 +156,10 @@ class ModelFolder:
         return finished
 
     def write(self, folder: Path) -> None:
-        """To a folder, in which nothing is unfinished then."""
-        # A kill in the middle leaves nothing that would be taken for a whole.
-        for name in FILES[:-1]:
-            (folder / name).unlink(missing_ok=True)
-        self.model.save(folder / MODEL)
-        if self.evidence is not None:
-            _write_json(folder / EVIDENCE, self.evidence.told(), indent=None)
-        if self.comparison is not None:
-            _write_json(folder / COMPARISON, self.comparison)
+        """To a folder that the caller holds, in which nothing is unfinished then.
+
+        The model that it held before is there until the new one is complete.
+        """
         content = {
             "format": FORMAT,
             "biv": metadata.version("biv"),
@@ -157,9 +167,15 @@ class ModelFolder:
             "target": asdict(self.target),
             "about": plain(dict(self.about)),
         }
-        _write_json(folder / ABOUT, content)
+        with Staging(folder, FILES).replacing() as new:
+            self.model.save(new / MODEL)
+            if self.evidence is not None:
+                _write_json(new / EVIDENCE, self.evidence.told(), indent=None)
+            if self.comparison is not None:
+                _write_json(new / COMPARISON, self.comparison)
+            _write_json(new / ABOUT, content)
         for left in folder.glob(UNFINISHED.format("*")):
-            left.unlink()
+            remove(left)
 
     @classmethod
     def read(cls, folder: str | Path, *, for_report: bool = True) -> ModelFolder:
@@ -176,12 +192,18 @@ class ModelFolder:
         folder = Path(folder)
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not a folder")
-        if not (folder / ABOUT).is_file():
+        files = Staging(folder, FILES)
+        return files.read(lambda: cls._read(files, for_report=for_report))
+
+    @classmethod
+    def _read(cls, files: Staging, *, for_report: bool) -> ModelFolder:
+        folder, path = files.folder, files.current(ABOUT)
+        if not path.is_file():
             unfinished = any(folder.glob(UNFINISHED.format("*")))
             found = "an unfinished training: train again to go on" if unfinished else "none"
             raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; found {found}")
         try:
-            content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
             found = content["format"]
             if found == FORMAT:
                 told = content["target"]
@@ -189,17 +211,18 @@ class ModelFolder:
                 target = Target(**{**told, "interval": interval})
                 schema, about = Schema.from_told(content["schema"]), content["about"]
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder / ABOUT} is damaged: {error!r}") from error
+            raise ValueError(f"{path} is damaged: {error!r}") from error
         if found != FORMAT:
             raise ValueError(
                 f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
                 f"this is biv {metadata.version('biv')}"
             )
         evidence, comparison = (
-            _read_json(folder / name) if for_report else None for name in (EVIDENCE, COMPARISON)
+            _read_json(files.current(name)) if for_report else None
+            for name in (EVIDENCE, COMPARISON)
         )
         return cls(
-            BIVRegressor.load(folder / MODEL),
+            BIVRegressor.load(files.current(MODEL)),
             schema,
             target,
             about,
@@ -227,30 +250,49 @@ def _read_json(path: Path) -> Any:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder against other trainings; it is made, and removed if nothing was written to it.
+
+    Raises:
+        ValueError: It is a file.
+        InUseError: Another process trains into it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} must be a folder; found a file")
+    is_new = not folder.exists()
+    with exclusive(folder):
+        try:
+            Staging(folder, FILES).finish()  # what a kill has interrupted
+            yield
+        finally:
+            if is_new:
+                with suppress(OSError):  # it is not empty
+                    folder.rmdir()
+
+
 def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
-    """A folder that a model can be trained in, or go on being trained from a checkpoint.
+    """A held folder that a model can be trained in, or go on being trained from a checkpoint.
 
     Raises:
         ValueError: It holds something that must not be lost.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} must be a folder; found a file")
-    if not folder.exists():
-        return
-    for left in folder.iterdir():  # by a kill in the middle of writing
-        if left.name.startswith((*(f".{name}." for name in FILES), ".unfinished-")):
-            left.unlink()
+    remove(folder / NEW)
+    temporary = (*(f".{name}." for name in FILES), ".unfinished-")
+    leftovers = [p for p in folder.iterdir() if p.name.startswith(temporary)]
+    for leftover in leftovers:
+        remove_leftover(leftover)
     others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
     ours = {*(folder / name for name in FILES), checkpoint, *others}
-    strange = [p for p in folder.iterdir() if p not in ours]
+    strange = [p for p in folder.iterdir() if p not in ours and p not in leftovers]
     if strange and not (folder / ABOUT).is_file():
         raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
     if force:
         for other in others:
-            other.unlink()
+            remove(other)
         return
     if (folder / ABOUT).is_file() and not checkpoint.is_file():
-        raise ValueError(f"{folder} holds a model already: --force replaces it")
+        raise _holds_a_model(folder)
     if others:
         raise ValueError(
             f"{folder} holds an unfinished training of other rows or settings: --force discards it"
@@ -258,13 +300,26 @@ def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
 
 
 def require_free(folder: Path, *, force: bool) -> None:
-    """What can be known before a table is read: that there is no finished model.
+    """What can be known before a table is read: no finished model, and no other training.
 
     Raises:
-        ValueError: There is.
+        ValueError: There is a finished model.
+        InUseError: Another process trains into the folder.
     """
-    if (folder / ABOUT).is_file() and not any(folder.glob(UNFINISHED.format("*"))) and not force:
-        raise ValueError(f"{folder} holds a model already: --force replaces it")
+    if not folder.is_dir():
+        return
+    with exclusive(folder):
+        finished = Staging(folder, FILES).current(ABOUT).is_file()
+    if finished and not any(folder.glob(UNFINISHED.format("*"))) and not force:
+        raise _holds_a_model(folder)
+
+
+def _holds_a_model(folder: Path) -> ValueError:
+    message = f"{folder} holds a model already: --force replaces it"
+    if not (folder / REPORT).exists():
+        path, out = shlex.quote(str(folder)), shlex.quote(str(folder / REPORT))
+        message += f"; its report can be written by `biv report {path} --out {out}`"
+    return ValueError(message)
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:

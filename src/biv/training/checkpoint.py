@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from biv.datasets.files import write_atomically
+from biv._files import write_atomically
 from biv.training.data import Member, Schedule, Triplets
 
 FORMAT = "biv checkpoint 2"
