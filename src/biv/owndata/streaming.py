@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
@@ -38,6 +39,7 @@ from biv.owndata.learnable import column_remarks, refuse_copies
 from biv.owndata.modelfolder import (
     UNFINISHED,
     ModelFolder,
+    held,
     peak_memory,
     require_free,
     require_room,
@@ -161,88 +163,91 @@ def train_streamed(
             warn(remark)
     ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
-    ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
-    state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings, shards))
-    if state is not None:
-        told(f"going on with the training begun in {folder}, at step {state['step']:,}")
-        shards = plan["shards"]  # whatever the number of processes that it was begun by
-        dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
-    mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-    encoding, recipe = Encoding.from_told(plan["encoding"]), mlp_from_told(plan["recipe"])
-    learned = {group: own.learned for group, own in surveys.items()}
-    stream = Stream(
-        [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
-        survey.learned,
-        settings.batch_size,
-    )
-    automatic = settings.epsilon == "auto"
-    training = StreamedTraining(
-        recipe(torch.Generator().manual_seed(settings.seed)),
-        _losses(settings, survey, encoding, ranks, noisy=bool(target.error_bars)),
-        stream,
-        Judge(encoding(held_out), ranks),
-        Schedule(
-            epochs=settings.max_epochs,
-            batch_size=settings.batch_size,
-            test_every=None,
-            optimizer="adamw",
-            weight_decay=0.01,
-            averaging=2.0,
-        ),
-        plan["learning_rate"],
-        FIRST_EPSILON if automatic else float(settings.epsilon),
-        follows=automatic,
-        patience=settings.patience,
-        ranks=ranks,
-        device=_device(),
-    )
-    if state is not None:
-        training.load_state_dict(state)
-    with steady_machine(threads):
-        training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
-    if not ranks.is_first:
-        return None
-    if training.choice.epoch == settings.max_epochs:
-        warn(
-            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it may "
-            "become better"
+    with ExitStack() as held_folder:
+        ranks.from_first(lambda: _make_room(held_folder, folder, checkpoint, force=force))
+        state, plan = ranks.from_first(
+            lambda: _begun(checkpoint, survey, held_out, settings, shards)
         )
-    files = {path: _rows_of(table, path) for path in table.files.paths}
-    about = {
-        "command": command,
-        "files": {str(path): count for path, count in files.items()},
-        "rows": survey.rows,
-        "rows_without_label": survey.unlabelled,
-        "rows_held_out": len(held_out),
-        "processes": ranks.size,
-        "shards": shards,
-        "steps": training.step,
-        "settings": plain(asdict(settings) | {"calibrate_variance": False}),
-    }
-    model = _regressor(training, encoding, recipe, survey, held_out, settings)
-    result = summary(model, held_out.y, held_out.variance, held_out.weight)
-    result |= _thinned(training.losses)
-    rows = LabelledTable(
-        held_out.features,
-        held_out.y,
-        held_out.variance,
-        held_out.weight,
-        held_out.places,
-        survey.unlabelled,
-        files,
-        schema,
-        target,
-    )
-    evidence = replace(Evidence.of_model(model, rows, seed=settings.seed), rows=survey.rows)
-    result["finding"] = evidence.finding
-    about |= {
-        "result": result,
-        "seconds": time.perf_counter() - start,
-        "peak_memory_bytes": peak_memory(),
-    }
-    finished = ModelFolder(model, schema, target, about, evidence, comparison)
-    finished.write(folder)
-    return finished
+        if state is not None:
+            told(f"going on with the training begun in {folder}, at step {state['step']:,}")
+            shards = plan["shards"]  # whatever the number of processes that it was begun by
+            dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
+        mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
+        encoding, recipe = Encoding.from_told(plan["encoding"]), mlp_from_told(plan["recipe"])
+        learned = {group: own.learned for group, own in surveys.items()}
+        stream = Stream(
+            [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
+            survey.learned,
+            settings.batch_size,
+        )
+        automatic = settings.epsilon == "auto"
+        training = StreamedTraining(
+            recipe(torch.Generator().manual_seed(settings.seed)),
+            _losses(settings, survey, encoding, ranks, noisy=bool(target.error_bars)),
+            stream,
+            Judge(encoding(held_out), ranks),
+            Schedule(
+                epochs=settings.max_epochs,
+                batch_size=settings.batch_size,
+                test_every=None,
+                optimizer="adamw",
+                weight_decay=0.01,
+                averaging=2.0,
+            ),
+            plan["learning_rate"],
+            FIRST_EPSILON if automatic else float(settings.epsilon),
+            follows=automatic,
+            patience=settings.patience,
+            ranks=ranks,
+            device=_device(),
+        )
+        if state is not None:
+            training.load_state_dict(state)
+        with steady_machine(threads):
+            training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
+        if not ranks.is_first:
+            return None
+        if training.choice.epoch == settings.max_epochs:
+            warn(
+                f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
+                "may become better"
+            )
+        files = {path: _rows_of(table, path) for path in table.files.paths}
+        about = {
+            "command": command,
+            "files": {str(path): count for path, count in files.items()},
+            "rows": survey.rows,
+            "rows_without_label": survey.unlabelled,
+            "rows_held_out": len(held_out),
+            "processes": ranks.size,
+            "shards": shards,
+            "steps": training.step,
+            "settings": plain(asdict(settings) | {"calibrate_variance": False}),
+        }
+        model = _regressor(training, encoding, recipe, survey, held_out, settings)
+        result = summary(model, held_out.y, held_out.variance, held_out.weight)
+        result |= _thinned(training.losses)
+        rows = LabelledTable(
+            held_out.features,
+            held_out.y,
+            held_out.variance,
+            held_out.weight,
+            held_out.places,
+            survey.unlabelled,
+            files,
+            schema,
+            target,
+        )
+        evidence = replace(Evidence.of_model(model, rows, seed=settings.seed), rows=survey.rows)
+        result["finding"] = evidence.finding
+        about |= {
+            "result": result,
+            "seconds": time.perf_counter() - start,
+            "peak_memory_bytes": peak_memory(),
+        }
+        finished = ModelFolder(model, schema, target, about, evidence, comparison)
+        finished.write(folder)
+        return finished
 
 
 def _rows_of(table: RowGroups, path: Path) -> int:
@@ -393,9 +398,9 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _make_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+def _make_room(held_folder: ExitStack, folder: Path, checkpoint: Path, *, force: bool) -> None:
+    held_folder.enter_context(held(folder))
     require_room(folder, checkpoint, force=force)
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _begun(
