@@ -107,6 +107,10 @@ def complete_or_none(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
     output, is_open = _Output(descriptor, path), True
     file = io.BufferedWriter(output, BUFFER)
     try:
+        with _operation("truncate", path):
+            os.ftruncate(descriptor, 0)
+            if path.exists():
+                beside.chmod(stat.S_IMODE(path.stat().st_mode))
         yield file
         if not file.closed:
             file.flush()
@@ -143,7 +147,7 @@ class _Output(io.FileIO):
 
 
 def _opened(path: Path, *, wait: bool) -> tuple[int, Path]:
-    """An empty file beside `path`, locked, with the permissions that `path` has or is to have."""
+    """A file beside `path`, locked where possible; what was left behind is still in it."""
     beside = path.with_name(f".{path.name}.biv.tmp")
     while HAS_LOCKS:
         try:
@@ -156,9 +160,6 @@ def _opened(path: Path, *, wait: bool) -> tuple[int, Path]:
                 break
             # Between opening and locking, another process may have finished or removed it.
             if _is(beside, descriptor):
-                with _operation("truncate", path):
-                    os.ftruncate(descriptor, 0)
-                    _keep_mode(beside, path)
                 return descriptor, beside
         except BaseException:
             os.close(descriptor)
@@ -166,9 +167,7 @@ def _opened(path: Path, *, wait: bool) -> tuple[int, Path]:
         os.close(descriptor)
     beside = path.with_name(f".{path.name}.biv-{secrets.token_hex(4)}.tmp")
     with _operation("create", path):
-        descriptor = os.open(beside, _FLAGS | os.O_EXCL, 0o666)
-        _keep_mode(beside, path)
-    return descriptor, beside
+        return os.open(beside, _FLAGS | os.O_EXCL, 0o666), beside
 
 
 def _created(beside: Path, path: Path) -> int:
@@ -185,11 +184,6 @@ def _created(beside: Path, path: Path) -> int:
         os.close(descriptor)
         raise WriteError(errno.EEXIST, f"{beside} is in the way: remove it", str(path))
     return descriptor
-
-
-def _keep_mode(beside: Path, path: Path) -> None:
-    if path.exists():
-        beside.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def _is(path: Path, descriptor: int) -> bool:

@@ -76,7 +76,7 @@ def _told_if_broken() -> Iterator[None]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """What is started meanwhile does not hear a terminal, from its first moment on: it is for us."""
+    """What is started meanwhile does not hear a terminal, from its first moment on: we do."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
