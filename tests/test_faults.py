@@ -1,8 +1,10 @@
 """Commands that are killed, run out of space, or run twice at once: nothing is lost or half-written."""
 
+import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,10 +17,14 @@ import torch
 from safetensors.torch import load_file
 
 from biv import _files
-from biv._files import complete_or_none, exclusive
+from biv._files import WriteError, complete_or_none, exclusive
 from biv.cli import main
+from biv.experiments.artefacts import PRESETS
+from biv.experiments.claims import claims
+from biv.experiments.store import Store
 from biv.owndata import ModelFolder
 from biv.training.stack import Stack
+from experiments import SMOKE, results_of
 from test_commands import COLUMNS, SMALL, WHOLE, data, run
 from test_files import full, names
 
@@ -129,6 +135,63 @@ def test_where_predictions_do_not_fit_nothing_is_left(here, monkeypatch, capsys,
     assert names(here) == before
     assert run("predict", "m", rows, "--out", f"p{suffix}") == 0
     assert names(here) == sorted([*before, f"p{suffix}"])
+
+
+STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--stored")
+
+
+@pytest.mark.parametrize("suffix", ["svg", "csv"])
+def test_where_a_figure_or_table_does_not_fit_the_old_one_stays(
+    tmp_path, monkeypatch, capsys, suffix
+):
+    Store(tmp_path / "runs.sqlite").add(results_of(SMOKE["table1"].runs(1)).values())
+    path = tmp_path / f"table1-bike2011-smoke.{suffix}"
+    path.write_text("old")
+    no_room_for(monkeypatch, path.name)
+    reproduce = ("reproduce", "table1", *STORED, "--out", tmp_path, "--no-report")
+    assert run(*reproduce) == 1
+    assert f"biv: {path} {FULL}\n" in capsys.readouterr().err
+    assert path.read_text() == "old"
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+@pytest.mark.parametrize("suffix", ["md", "csv"])
+def test_where_claims_do_not_fit_the_old_ones_stay(tmp_path, monkeypatch, capsys, suffix):
+    runs = [run for claim in claims("bike2011", PRESETS["smoke"]).values() for run in claim.runs(1)]
+    Store(tmp_path / "runs.sqlite").add(results_of(runs).values())
+    path = tmp_path / f"claims-bike2011-smoke.{suffix}"
+    path.write_text("old")
+    no_room_for(monkeypatch, path.name)
+    assert run("claims", *STORED, "--out", tmp_path, "--no-report") == 1
+    assert f"biv: {path} {FULL}\n" in capsys.readouterr().err
+    assert path.read_text() == "old"
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+def test_where_a_store_does_not_fit_it_is_named(tmp_path, monkeypatch):
+    connect = sqlite3.connect
+
+    def small(*arguments, **settings):
+        connection = connect(*arguments, **settings)
+        connection.execute("PRAGMA max_page_count = 12")
+        return connection
+
+    store = Store(tmp_path / "runs.sqlite")
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(WriteError, match=rf"runs\.sqlite {FULL}"):
+        store.add(results_of(SMOKE["table1"].runs(1)).values())
+    assert len(store) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
+    no_room_for(monkeypatch, "biv-inspect.png")
+    assert run("inspect", "data.csv", *COLUMNS, "--json") == 1
+    said = capsys.readouterr()
+    assert f"biv-inspect.png {FULL}; the text is complete" in said.err
+    assert json.loads(said.out)["picture"] is None
+    assert names(Path()) == ["data.csv", "m"]
 
 
 @pytest.mark.usefixtures("here")

@@ -131,7 +131,7 @@ def call(options: argparse.Namespace) -> int:
     settings = _settings(options)
     owndata.require_libraries()
     from biv.owndata import ModelFolder
-    from biv.owndata.modelfolder import require_free
+    from biv.owndata.room import require_free
 
     require_free(options.out, force=options.force)
     page, comparison = _for_report(options)
@@ -156,7 +156,7 @@ def call(options: argparse.Namespace) -> int:
 def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, Any] | None]:
     """Where the report goes, if to anywhere, and the comparison that it is to have."""
     from biv.cli.report import read_comparison
-    from biv.owndata.modelfolder import REPORT
+    from biv.owndata.room import REPORT
 
     comparison = None
     if options.comparison is not None:

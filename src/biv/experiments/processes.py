@@ -31,7 +31,8 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
         context = multiprocessing.get_context("spawn")
-        self._steps, self._stop = context.Value("q", 0), context.Event()
+        with _deaf():  # as is the process that clears away what these two leave
+            self._steps, self._stop = context.Value("q", 0), context.Event()
         self._pool = ProcessPoolExecutor(
             count, context, initializer=_begin, initargs=(self._steps, self._stop, os.getpid())
         )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
-from biv._files import exclusive, remove, remove_leftover, write_atomically
+from biv._files import remove, write_atomically
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
@@ -30,15 +28,22 @@ from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
+from biv.owndata.room import (
+    ABOUT,
+    COMPARISON,
+    EVIDENCE,
+    FILES,
+    MODEL,
+    UNFINISHED,
+    held,
+    require_room,
+)
 from biv.owndata.scores import r2_scores
-from biv.owndata.staging import NEW, Staging
+from biv.owndata.staging import Staging
 
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "biv model folder 1"
-MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
-EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
-FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which they are replaced
 
 
 class Predicted(NamedTuple):
@@ -248,78 +253,6 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Hold a folder against other trainings; it is made, and removed if nothing was written to it.
-
-    Raises:
-        ValueError: It is a file.
-        InUseError: Another process trains into it.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} must be a folder; found a file")
-    is_new = not folder.exists()
-    with exclusive(folder):
-        try:
-            Staging(folder, FILES).finish()  # what a kill has interrupted
-            yield
-        finally:
-            if is_new:
-                with suppress(OSError):  # it is not empty
-                    folder.rmdir()
-
-
-def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
-    """A held folder that a model can be trained in, or go on being trained from a checkpoint.
-
-    Raises:
-        ValueError: It holds something that must not be lost.
-    """
-    remove(folder / NEW)
-    temporary = (*(f".{name}." for name in FILES), ".unfinished-")
-    leftovers = [p for p in folder.iterdir() if p.name.startswith(temporary)]
-    for leftover in leftovers:
-        remove_leftover(leftover)
-    others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
-    ours = {*(folder / name for name in FILES), checkpoint, *others}
-    strange = [p for p in folder.iterdir() if p not in ours and p not in leftovers]
-    if strange and not (folder / ABOUT).is_file():
-        raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
-    if force:
-        for other in others:
-            remove(other)
-        return
-    if (folder / ABOUT).is_file() and not checkpoint.is_file():
-        raise _holds_a_model(folder)
-    if others:
-        raise ValueError(
-            f"{folder} holds an unfinished training of other rows or settings: --force discards it"
-        )
-
-
-def require_free(folder: Path, *, force: bool) -> None:
-    """What can be known before a table is read: no finished model, and no other training.
-
-    Raises:
-        ValueError: There is a finished model.
-        InUseError: Another process trains into the folder.
-    """
-    if not folder.is_dir():
-        return
-    with exclusive(folder):
-        finished = Staging(folder, FILES).current(ABOUT).is_file()
-    if finished and not any(folder.glob(UNFINISHED.format("*"))) and not force:
-        raise _holds_a_model(folder)
-
-
-def _holds_a_model(folder: Path) -> ValueError:
-    message = f"{folder} holds a model already: --force replaces it"
-    if not (folder / REPORT).exists():
-        path, out = shlex.quote(str(folder)), shlex.quote(str(folder / REPORT))
-        message += f"; its report can be written by `biv report {path} --out {out}`"
-    return ValueError(message)
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:

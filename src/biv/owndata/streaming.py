@@ -36,15 +36,8 @@ from biv.models import MLP
 from biv.modules import VarianceLoss
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import column_remarks, refuse_copies
-from biv.owndata.modelfolder import (
-    UNFINISHED,
-    ModelFolder,
-    held,
-    peak_memory,
-    require_free,
-    require_room,
-    summary,
-)
+from biv.owndata.modelfolder import ModelFolder, peak_memory, summary
+from biv.owndata.room import UNFINISHED, held, require_free, require_room
 from biv.training import CrossFit, Schedule, Triplets
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
