@@ -294,7 +294,9 @@ def test_a_state_serves_more_than_once():
 def test_it_is_saved_as_often_as_asked(seconds, saves, tmp_path, monkeypatch):
     """At the start, to see that it can be; after an epoch when it is time; at the end."""
     written = []
-    monkeypatch.setattr("biv.training.train.save_checkpoint", lambda *args: written.append(args))
+    monkeypatch.setattr(
+        "biv.training.checkpoint.save_checkpoint", lambda *args: written.append(args)
+    )
     schedule = OPTIMIZERS["adam"]
     train_stack(
         MODEL, seven_members()[:2], schedule, checkpoint=tmp_path / "c", checkpoint_seconds=seconds

@@ -202,8 +202,10 @@ def group_ends(group, seconds=10):
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path):
-    """Ctrl-C, to the whole group as a terminal sends it: no traceback, no process left."""
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path, name):
+    """To the whole group, as a terminal sends Ctrl-C: no traceback, no process left."""
+    number = getattr(signal, name)
     command = [sys.executable, "-m", "biv", "reproduce", "table1", "--dataset", "bike2011"]
     command += ["--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]  # minutes, if it were let
     process = subprocess.Popen(
@@ -213,13 +215,13 @@ def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path):
         text=True,
         start_new_session=True,
         # A test that was itself started in the background may have been told to ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     assert "runs to train" in process.stdout.readline()
     time.sleep(8)  # workers have begun
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert errors.strip() == "biv: interrupted; what was finished is stored"
     assert group_ends(process.pid)  # workers, and what Python starts beside them
     assert len(Store(tmp_path / "runs.sqlite")) == 0

@@ -125,7 +125,9 @@ def test_a_full_disk_leaves_nothing_behind(remote, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device: set BIV_CACHE_DIR") as error:
+    with pytest.raises(
+        OSError, match="could not be written: no space left on device: set BIV_CACHE_DIR"
+    ) as error:
         find(remote)
     assert error.value.errno == errno.ENOSPC
     assert not everything_in(tmp_path / "cache")

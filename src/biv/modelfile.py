@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from biv.datasets.files import write_atomically
+from biv._files import write_atomically
 
 FORMAT = "biv model 1"
 

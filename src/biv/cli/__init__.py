@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from biv import _pages
-from biv.cli import claims, compare, docs, inspect, predict, report, reproduce, train
+from biv._files import NO_SPACE, WriteError
+from biv.cli import _signals, claims, compare, docs, inspect, predict, report, reproduce, train
 from biv.cli.parsing import Parser
 from biv.training.crossfit import DivergedError
 
@@ -27,12 +28,15 @@ EXAMPLES = """examples:
   biv train --help                                      more, of every command
   biv docs                                              the pages that explain, by name
 
+exit codes: 0 all is done; 1 a run failed, or a file could not be written; 2 bad usage or bad data,
+or another process writes the same; 129, 130, 143 interrupted by SIGHUP, SIGINT (Ctrl-C), SIGTERM
+
 new here: biv docs command     which error bars: biv docs error-bars     what is ε: biv docs epsilon
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 if all went well, 1 if a run failed, 2 for bad usage or bad data."""
+    """Run the command and return its exit code; the help of the command tells what it means."""
     parser = Parser(
         prog="biv",
         description="Regression when every training label comes with its own error bar.",
@@ -52,20 +56,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     options.command = shlex.join(["biv", *given])
     try:
-        code = int(options.call(options))
-        sys.stdout.flush()
-        return code
+        with _signals.raised():
+            code = int(options.call(options))
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 141  # as a shell says it
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError) as caught:
+        error: Exception = caught
+        if isinstance(caught, OSError) and caught.filename is None and caught.errno in NO_SPACE:
+            error = WriteError(caught.errno, caught.strerror, "standard output")
+            _discard_output()  # or the end of the process tries once more
         said = str(error)
         helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
         about = "command" if isinstance(error, FileNotFoundError) else options.helps
         page = _pages.named(about) if helps else ""
         print(f"biv: {said}{page}", file=sys.stderr)
-        failed = isinstance(error, (DivergedError, RuntimeError))
+        failed = isinstance(error, (DivergedError, RuntimeError, WriteError))
         return 1 if failed else 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print(f"\nbiv: interrupted; {options.interrupted}", file=sys.stderr)
-        return 130
+        return error.exit_code if isinstance(error, _signals.Interrupted) else 130
+
+
+def _discard_output() -> None:
+    """Have nothing more be written to where nobody reads."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

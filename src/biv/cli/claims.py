@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from biv._files import write_atomically
 from biv.cli import experiments
 from biv.cli.parsing import add_command
 from biv.experiments.artefacts import PRESETS
@@ -73,7 +74,7 @@ def call(options: argparse.Namespace) -> int:
     }
     for suffix, content in texts.items():
         path = options.out / f"{experiments.stem('claims', options)}.{suffix}"
-        path.write_text(content, encoding="utf-8")
+        write_atomically(path, content.encode())
         print(path)
     experiments.write_report(store, options)
     return experiments.report_failures(plan)

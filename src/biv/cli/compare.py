@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import Any
 
 from biv._progress import progress_bar
@@ -85,11 +86,15 @@ def call(options: argparse.Namespace) -> int:
             after_task=bar.update,
         )
     told, text = found.told(), report.text(found)
-    if page is not None:
+
+    def write(path: Path) -> None:
         from biv.report import ownpage
 
         assert found.evidence is not None
-        ownpage.of_comparison(found.evidence, told, options.command).write(page)
-        text += f"\n\n{page}"
-    owndata.show(options, told | {"report": None if page is None else str(page)}, text)
-    return 0
+        ownpage.of_comparison(found.evidence, told, options.command).write(path)
+
+    written = owndata.written(page, write, "the comparison itself is complete")
+    if written is not None:
+        text += f"\n\n{written}"
+    owndata.show(options, told | {"report": None if written is None else str(written)}, text)
+    return 0 if written == page else 1

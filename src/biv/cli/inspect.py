@@ -54,12 +54,13 @@ def call(options: argparse.Namespace) -> int:
     from biv.report import inspection as report
 
     seen = inspect(table, seed=options.seed, progress=sys.stderr.isatty())
-    if path is not None:
-        report.save(report.draw(seen), path)
-    told = seen.told() | {"picture": None if path is None else str(path)}
+    written = owndata.written(
+        path, lambda to: report.save(report.draw(seen), to), "the text is complete"
+    )
+    told = seen.told() | {"picture": None if written is None else str(written)}
     text = f"{owndata.described(table)}.\n\n{report.text(seen)}"
-    owndata.show(options, told, text if path is None else f"{text}\n\n{path}")
-    return 0
+    owndata.show(options, told, text if written is None else f"{text}\n\n{written}")
+    return 0 if written == path else 1
 
 
 def _picture_path(options: argparse.Namespace) -> Path:

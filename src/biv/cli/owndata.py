@@ -8,11 +8,12 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from biv._files import WriteError
 from biv._progress import progress_bar
 from biv.datasets import LabelledTable, Target
 from biv.report.page import has_plotly, require_plotly
@@ -280,6 +281,27 @@ def _as_options(text: str) -> str:
     ):
         text = text.replace(said, option)
     return re.sub(r"\by_(var|std)\b", r"--target-\1", text)
+
+
+def written(page: Path | None, write: Callable[[Path], object], otherwise: str) -> Path | None:
+    """Write what accompanies a result; if that fails, say so, so that the result is not lost.
+
+    Args:
+        page: Where to, if to anywhere.
+        write: Writes it.
+        otherwise: What is said where it cannot be written: what there is all the same.
+
+    Returns:
+        Where it is, or None.
+    """
+    if page is None:
+        return None
+    try:
+        write(page)
+    except WriteError as error:
+        note(f"{error}; {otherwise}")
+        return None
+    return page
 
 
 def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 from typing import Any
 
+from biv._files import write_atomically
 from biv.cli import experiments
 from biv.cli.parsing import add_command
 from biv.experiments.artefacts import PRESETS, Artefact, artefacts, find
@@ -102,7 +103,7 @@ def write(artefact: Artefact, store: Store, options: argparse.Namespace) -> None
     texts["md"] = f"{table}\n\n{caption}\n"
     for suffix, text in texts.items():
         paths.append(folder / f"{name}.{suffix}")
-        paths[-1].write_text(text, encoding="utf-8")
+        write_atomically(paths[-1], text.encode())
     print(f"\n{table}\n")
     print(f"{artefact.name} ({options.preset} preset): {caption}")
     print("  " + "  ".join(str(path) for path in paths), flush=True)

@@ -131,7 +131,7 @@ def call(options: argparse.Namespace) -> int:
     settings = _settings(options)
     owndata.require_libraries()
     from biv.owndata import ModelFolder
-    from biv.owndata.modelfolder import require_free
+    from biv.owndata.room import require_free
 
     require_free(options.out, force=options.force)
     page, comparison = _for_report(options)
@@ -150,14 +150,13 @@ def call(options: argparse.Namespace) -> int:
             comparison=comparison,
             command=options.command,
         )
-    _show(options, folder, page)
-    return 0
+    return _show(options, folder, page)
 
 
 def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, Any] | None]:
     """Where the report goes, if to anywhere, and the comparison that it is to have."""
     from biv.cli.report import read_comparison
-    from biv.owndata.modelfolder import REPORT
+    from biv.owndata.room import REPORT
 
     comparison = None
     if options.comparison is not None:
@@ -165,16 +164,23 @@ def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, 
     return owndata.report_path(options, options.out / REPORT, made=options.out), comparison
 
 
-def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> None:
-    """What came out, as text or JSON, and as a page."""
-    written = []
-    if page is not None:
+def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> int:
+    """What came out, as text or JSON, and as a page; the exit code."""
+    out = shlex.quote(str(options.out))
+
+    def write(path: Path) -> None:
         from biv.report import ownpage
 
-        written.append(ownpage.of_model(folder, shlex.quote(str(options.out))).write(page))
-    told = {"model": str(options.out), "report": None if page is None else str(page)}
-    lines = [_text(folder.about), str(options.out), *map(str, written)]
+        ownpage.of_model(folder, out).write(path)
+
+    again = f"biv report {out} --out {shlex.quote(str(page))}"
+    report = owndata.written(
+        page, write, f"the model in {options.out} is complete, and `{again}` writes its report"
+    )
+    told = {"model": str(options.out), "report": None if report is None else str(report)}
+    lines = [_text(folder.about), str(options.out), *([] if report is None else [str(report)])]
     owndata.show(options, told | dict(folder.about), "\n".join(lines))
+    return 0 if report == page else 1
 
 
 def _call_streamed(options: argparse.Namespace) -> int:
@@ -251,7 +257,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
     if folder is not None:
         if not folder.target.error_bars:
             owndata.note_no_error_bars(folder.target, folder.schema.names)
-        _show(options, folder, page)
+        return _show(options, folder, page)
     return 0
 
 

@@ -7,16 +7,16 @@ import hashlib
 import io
 import os
 import sys
-import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from biv._files import WriteError, write_atomically
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0  # seconds without a byte
@@ -64,7 +64,7 @@ def find(file: RemoteFile) -> Path:
     try:
         write_atomically(cached, content)
     except OSError as error:
-        raise OSError(
+        raise WriteError(
             error.errno, f"{error.strerror}: set BIV_CACHE_DIR to a folder with room", str(cached)
         ) from error
     return cached
@@ -76,39 +76,6 @@ def cache_dir() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "biv"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """The whole file or none: a full disk or a kill leaves nothing half-written behind."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with complete_or_none(path) as beside:
-        beside.write_bytes(content)
-
-
-@contextmanager
-def complete_or_none(path: Path) -> Iterator[Path]:
-    """A file to write to, beside `path`, whose place it takes at the end; gone after an error."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    beside = Path(name)
-    try:
-        yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.chmod(_mode(path))
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def _mode(path: Path) -> int:
-    """For whom a file is: as before, or as any new one."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _verified(path: Path, file: RemoteFile) -> Path:

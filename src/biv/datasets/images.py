@@ -21,8 +21,8 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +37,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from biv import _checks
+from biv._files import WriteError, exclusive, make_folder, remove_leftover, write_atomically
 from biv._progress import progress_bar
 from biv._warnings import warn
 from biv.datasets.dataset import Dataset
@@ -196,12 +197,20 @@ def _open(home: Path) -> Decoded:
 
 def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progress: bool) -> None:
     """Decode all files beside `home`, and put them there when they are complete."""
+    beside = home.parent / f".{home.name}.{secrets.token_hex(4)}"
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(home.parent)
         _clear_stale(home.parent)
-        beside = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}."))
-    except OSError as error:
-        raise _elsewhere(error, home) from error
+        with exclusive(beside, wait=True):
+            _make_beside(home, beside, files, side, reason_against, progress=progress)
+    except WriteError as error:
+        hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with room"
+        raise WriteError(error.errno, hint, error.filename) from error
+
+
+def _make_beside(
+    home: Path, beside: Path, files: Files, side: int, reason_against: Reason, *, progress: bool
+) -> None:
     try:
         with progress_bar(
             None, f"reading {files.source.name}", enabled=progress, unit="file"
@@ -223,8 +232,7 @@ def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progre
             "names": kept,
             "skipped": sorted(skipped.items()),
         }
-        (beside / "contents.json").write_text(json.dumps(told, indent=0), encoding="utf-8")
-        beside.chmod(0o755)
+        write_atomically(beside / "contents.json", json.dumps(told, indent=0).encode())
         try:
             beside.replace(home)
         except OSError:
@@ -240,9 +248,9 @@ def _among(skipped: Mapping[str, str]) -> str:
 
 
 def _clear_stale(folder: Path) -> None:
-    """Remove what was begun long ago and never finished."""
+    """Remove what was never finished; where nobody can know, what was begun long ago."""
     for begun in folder.iterdir():
-        if re.fullmatch(r"\.[0-9a-f]{24}\..+", begun.name):
+        if re.fullmatch(r"\.[0-9a-f]{24}\..+", begun.name) and remove_leftover(begun) is None:
             with suppress(FileNotFoundError):  # which another process has finished, or removed
                 if time.time() - begun.stat().st_mtime > STALE:
                     shutil.rmtree(begun, ignore_errors=True)
@@ -324,13 +332,8 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.ui
                 os.posix_fallocate(file.fileno(), 0, math.prod(shape))
             file.truncate(math.prod(shape))
     except OSError as error:
-        raise _elsewhere(error, path) from error
+        raise WriteError(error.errno, error.strerror, str(path)) from error
     return np.memmap(path, dtype=np.uint8, mode="r+", shape=shape)
-
-
-def _elsewhere(error: OSError, path: Path) -> OSError:
-    hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with room"
-    return OSError(error.errno, hint, str(path))
 
 
 class _RefusedError(Exception):

@@ -19,6 +19,9 @@ from biv.experiments import protocol, stacks
 from biv.experiments.spec import Run
 from biv.experiments.stacks import Report
 
+OF_TERMINALS = [  # Ctrl-C and hanging up, which go to all processes that a command has started
+    getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)
+]
 POLL = 0.2  # seconds between two looks at the workers' progress
 
 
@@ -28,7 +31,8 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
         context = multiprocessing.get_context("spawn")
-        self._steps, self._stop = context.Value("q", 0), context.Event()
+        with _deaf():  # as is the process that clears away what these two leave
+            self._steps, self._stop = context.Value("q", 0), context.Event()
         self._pool = ProcessPoolExecutor(
             count, context, initializer=_begin, initargs=(self._steps, self._stop, os.getpid())
         )
@@ -73,15 +77,16 @@ def _told_if_broken() -> Iterator[None]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """What is started meanwhile does not hear Ctrl-C, from its first moment on: it is for us."""
+    """What is started meanwhile does not hear a terminal, from its first moment on: we do."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in OF_TERMINALS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # Of this worker process: the counter that all share, and the event that ends them all.
@@ -93,7 +98,8 @@ def _begin(steps: Any, stop: Any, parent: int) -> None:
     """Set up a worker: one thread, and an end when its parent says so or is no more."""
     global _steps, _stop
     _steps, _stop = steps, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it is not inherited, as from a thread
+    for number in OF_TERMINALS:  # where it is not inherited, as from a thread
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

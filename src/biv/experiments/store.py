@@ -6,7 +6,9 @@ flight, and what is in the file is whole. Several processes may use one store.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from biv._files import WriteError
 from biv.experiments.spec import Run
 from biv.training import History
 from biv.training.history import smoothed, smoothing
@@ -198,6 +201,9 @@ class Store:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):  # locked, read-only, no folder
+                if "disk is full" in str(error):
+                    reason = os.strerror(errno.ENOSPC)
+                    raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
                 raise ValueError(f"{self.path} cannot be used: {error}") from error
             raise
         finally:

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
+from biv._files import remove, write_atomically
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
-from biv.datasets.files import write_atomically
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
 from biv.findings import ErrorBarWarning
@@ -28,14 +28,22 @@ from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
+from biv.owndata.room import (
+    ABOUT,
+    COMPARISON,
+    EVIDENCE,
+    FILES,
+    MODEL,
+    UNFINISHED,
+    held,
+    require_room,
+)
 from biv.owndata.scores import r2_scores
+from biv.owndata.staging import Staging
 
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "biv model folder 1"
-MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
-EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
-FILES = (ABOUT, EVIDENCE, COMPARISON, REPORT, MODEL)
 
 
 class Predicted(NamedTuple):
@@ -100,13 +108,27 @@ class ModelFolder:
         Raises:
             ValueError: The folder holds one of these, or other files; or the table has nothing to
                 learn from.
+            InUseError: Another process trains into the folder.
+            WriteError: The model cannot be written; what the folder held before is still there.
         """
         require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
         folder = Path(folder)
         checkpoint = folder / UNFINISHED.format(_digest(table, settings))
-        require_room(folder, checkpoint, force=force)
+        with held(folder):
+            require_room(folder, checkpoint, force=force)
+            return cls._train(folder, checkpoint, table, settings, comparison, command)
+
+    @classmethod
+    def _train(
+        cls,
+        folder: Path,
+        checkpoint: Path,
+        table: LabelledTable,
+        settings: Mapping[str, Any],
+        comparison: Mapping[str, Any] | None,
+        command: str | None,
+    ) -> ModelFolder:
         start = time.perf_counter()
-        folder.mkdir(parents=True, exist_ok=True)
         resumes = checkpoint.is_file()
         if resumes:
             warn(f"going on with the training begun in {folder}")
@@ -118,9 +140,7 @@ class ModelFolder:
                 model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
         except ValueError:  # of rows or settings that cannot be: there is nothing to go on from
             if not resumes:
-                checkpoint.unlink(missing_ok=True)
-            if not any(folder.iterdir()):
-                folder.rmdir()
+                remove(checkpoint)
             raise
         about = {
             "command": command,
@@ -141,15 +161,10 @@ class ModelFolder:
         return finished
 
     def write(self, folder: Path) -> None:
-        """To a folder, in which nothing is unfinished then."""
-        # A kill in the middle leaves nothing that would be taken for a whole.
-        for name in FILES[:-1]:
-            (folder / name).unlink(missing_ok=True)
-        self.model.save(folder / MODEL)
-        if self.evidence is not None:
-            _write_json(folder / EVIDENCE, self.evidence.told(), indent=None)
-        if self.comparison is not None:
-            _write_json(folder / COMPARISON, self.comparison)
+        """To a folder that the caller holds, in which nothing is unfinished then.
+
+        The model that it held before is there until the new one is complete.
+        """
         content = {
             "format": FORMAT,
             "biv": metadata.version("biv"),
@@ -157,9 +172,15 @@ class ModelFolder:
             "target": asdict(self.target),
             "about": plain(dict(self.about)),
         }
-        _write_json(folder / ABOUT, content)
+        with Staging(folder, FILES).replacing() as new:
+            self.model.save(new / MODEL)
+            if self.evidence is not None:
+                _write_json(new / EVIDENCE, self.evidence.told(), indent=None)
+            if self.comparison is not None:
+                _write_json(new / COMPARISON, self.comparison)
+            _write_json(new / ABOUT, content)
         for left in folder.glob(UNFINISHED.format("*")):
-            left.unlink()
+            remove(left)
 
     @classmethod
     def read(cls, folder: str | Path, *, for_report: bool = True) -> ModelFolder:
@@ -176,12 +197,18 @@ class ModelFolder:
         folder = Path(folder)
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not a folder")
-        if not (folder / ABOUT).is_file():
+        files = Staging(folder, FILES)
+        return files.read(lambda: cls._read(files, for_report=for_report))
+
+    @classmethod
+    def _read(cls, files: Staging, *, for_report: bool) -> ModelFolder:
+        folder, path = files.folder, files.current(ABOUT)
+        if not path.is_file():
             unfinished = any(folder.glob(UNFINISHED.format("*")))
             found = "an unfinished training: train again to go on" if unfinished else "none"
             raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; found {found}")
         try:
-            content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
             found = content["format"]
             if found == FORMAT:
                 told = content["target"]
@@ -189,17 +216,18 @@ class ModelFolder:
                 target = Target(**{**told, "interval": interval})
                 schema, about = Schema.from_told(content["schema"]), content["about"]
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder / ABOUT} is damaged: {error!r}") from error
+            raise ValueError(f"{path} is damaged: {error!r}") from error
         if found != FORMAT:
             raise ValueError(
                 f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
                 f"this is biv {metadata.version('biv')}"
             )
         evidence, comparison = (
-            _read_json(folder / name) if for_report else None for name in (EVIDENCE, COMPARISON)
+            _read_json(files.current(name)) if for_report else None
+            for name in (EVIDENCE, COMPARISON)
         )
         return cls(
-            BIVRegressor.load(folder / MODEL),
+            BIVRegressor.load(files.current(MODEL)),
             schema,
             target,
             about,
@@ -225,46 +253,6 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-
-
-def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
-    """A folder that a model can be trained in, or go on being trained from a checkpoint.
-
-    Raises:
-        ValueError: It holds something that must not be lost.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} must be a folder; found a file")
-    if not folder.exists():
-        return
-    for left in folder.iterdir():  # by a kill in the middle of writing
-        if left.name.startswith((*(f".{name}." for name in FILES), ".unfinished-")):
-            left.unlink()
-    others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
-    ours = {*(folder / name for name in FILES), checkpoint, *others}
-    strange = [p for p in folder.iterdir() if p not in ours]
-    if strange and not (folder / ABOUT).is_file():
-        raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
-    if force:
-        for other in others:
-            other.unlink()
-        return
-    if (folder / ABOUT).is_file() and not checkpoint.is_file():
-        raise ValueError(f"{folder} holds a model already: --force replaces it")
-    if others:
-        raise ValueError(
-            f"{folder} holds an unfinished training of other rows or settings: --force discards it"
-        )
-
-
-def require_free(folder: Path, *, force: bool) -> None:
-    """What can be known before a table is read: that there is no finished model.
-
-    Raises:
-        ValueError: There is.
-    """
-    if (folder / ABOUT).is_file() and not any(folder.glob(UNFINISHED.format("*"))) and not force:
-        raise ValueError(f"{folder} holds a model already: --force replaces it")
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:

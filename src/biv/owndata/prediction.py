@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from biv.datasets.files import complete_or_none
+from biv._files import complete_or_none
 from biv.datasets.tablefiles import (
     PARQUET,
     Files,
@@ -56,6 +57,8 @@ def write_predictions(
     Raises:
         ValueError: A column is missing or there already, a cell is not what it should be, or `out`
             is there.
+        InUseError: Another process is writing `out`.
+        WriteError: `out` cannot be written.
     """
     out, names = Path(out), [name, f"{name}_std"]
     for needed in folder.schema.names:
@@ -68,12 +71,12 @@ def write_predictions(
     if kinds != {kind(out)}:
         wanted = " or ".join(", ".join(own) for own in kinds if own)
         raise ValueError(f"{out} must be of the kind of the files: {wanted}")
-    if out.exists() and not force:
-        raise ValueError(f"{out} is there already: --force replaces it")
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} is not a folder")
+    require_free(out, force=force)
     rows, columns, unseen = 0, [*files.columns, *names], Counter[str]()
-    with complete_or_none(out) as path, _writer(path, out, files, columns) as write:
+    with complete_or_none(out) as file, _writer(file, out, files, columns) as write:
+        require_free(out, force=force)  # another process may just have finished it
         for part in files.parts(after_part=after_part):
             predicted = _predicted(folder, part)
             write(part.cells, predicted.mean, predicted.std)
@@ -97,18 +100,25 @@ def _predicted(folder: ModelFolder, part: Part) -> Predicted:
         raise
 
 
-def _writer(path: Path, out: Path, files: Files, names: list[str]) -> Any:
+def require_free(out: Path, *, force: bool) -> None:
+    """Refuse a file that exists, unless it is to be replaced."""
+    if out.exists() and not force:
+        raise ValueError(f"{out} is there already: --force replaces it")
+
+
+def _writer(file: BinaryIO, out: Path, files: Files, names: list[str]) -> Any:
     if kind(out) is PARQUET:
-        return _parquet_writer(path, files, names)
+        return _parquet_writer(file, files, names)
     separated = "\t" if ".tsv" in out.name.lower() else separator(files.paths[0])
-    return _csv_writer(path, names, separated, compressed=is_compressed(out))
+    return _csv_writer(file, names, separated, compressed=is_compressed(out))
 
 
 @contextmanager
-def _csv_writer(path: Path, names: list[str], separated: str, *, compressed: bool) -> Iterator[Any]:
-    opened: Any = gzip.open if compressed else open
-    arrow = require_arrow()
-    with opened(path, "wt", encoding="utf-8", newline="") as file:
+def _csv_writer(
+    out: BinaryIO, names: list[str], separated: str, *, compressed: bool
+) -> Iterator[Any]:
+    arrow, binary = require_arrow(), gzip.GzipFile(fileobj=out, mode="wb") if compressed else out
+    with io.TextIOWrapper(binary, encoding="utf-8", newline="") as file:
         form: dict[str, Any] = {"delimiter": separated, "lineterminator": "\n"}
         plain, quoted = csv.writer(file, **form), csv.writer(file, quoting=csv.QUOTE_ALL, **form)
         plain.writerow(names)
@@ -124,12 +134,12 @@ def _csv_writer(path: Path, names: list[str], separated: str, *, compressed: boo
 
 
 @contextmanager
-def _parquet_writer(path: Path, files: Files, names: list[str]) -> Iterator[Any]:
+def _parquet_writer(out: BinaryIO, files: Files, names: list[str]) -> Iterator[Any]:
     arrow = require_arrow()
     schema = files.schema()
     for name in names[-2:]:
         schema = schema.append(arrow.field(name, arrow.float64()))
-    with arrow.parquet.ParquetWriter(path, schema) as writer:
+    with arrow.parquet.ParquetWriter(out, schema) as writer:
 
         def write(cells: Any, mean: Any, std: Any) -> None:
             columns = [*cells.columns, arrow.array(mean), arrow.array(std)]

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
@@ -35,14 +36,8 @@ from biv.models import MLP
 from biv.modules import VarianceLoss
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import column_remarks, refuse_copies
-from biv.owndata.modelfolder import (
-    UNFINISHED,
-    ModelFolder,
-    peak_memory,
-    require_free,
-    require_room,
-    summary,
-)
+from biv.owndata.modelfolder import ModelFolder, peak_memory, summary
+from biv.owndata.room import UNFINISHED, held, require_free, require_room
 from biv.training import CrossFit, Schedule, Triplets
 from biv.training.held_out import warn_if_negative
 from biv.training.machine import steady_machine
@@ -162,8 +157,11 @@ def train_streamed(
             warn(remark)
     ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
-    ranks.from_first(lambda: _make_room(folder, checkpoint, force=force))
-    state, plan = ranks.from_first(lambda: _begun(checkpoint, survey, held_out, settings, shards))
+    with ExitStack() as held_folder:
+        ranks.from_first(lambda: _make_room(held_folder, folder, checkpoint, force=force))
+        state, plan = ranks.from_first(
+            lambda: _begun(checkpoint, survey, held_out, settings, shards)
+        )
     if state is not None:
         told(f"going on with the training begun in {folder}, at step {state['step']:,}")
         shards = plan["shards"]  # whatever the number of processes that it was begun by
@@ -205,8 +203,8 @@ def train_streamed(
         return None
     if training.choice.epoch == settings.max_epochs:
         warn(
-            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it may "
-            "become better"
+            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
+            "may become better"
         )
     warn_if_negative(min(training.choice.scores))
     files = {path: _rows_of(table, path) for path in table.files.paths}
@@ -396,9 +394,9 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _make_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+def _make_room(held_folder: ExitStack, folder: Path, checkpoint: Path, *, force: bool) -> None:
+    held_folder.enter_context(held(folder))
     require_room(folder, checkpoint, force=force)
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _begun(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from biv._files import write_atomically
 from biv.experiments.artefacts import (
     BIV,
     CLEAN,
@@ -307,9 +309,11 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """As SVG and PNG."""
     import matplotlib as mpl
 
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{form}" for form in FORMATS]
     with mpl.rc_context(STYLE):
-        for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        for path, form in zip(paths, FORMATS, strict=True):
+            buffer = io.BytesIO()
+            metadata = {"Date": None} if form == "svg" else None
+            figure.savefig(buffer, format=form, metadata=metadata)
+            write_atomically(path, buffer.getvalue())
     return paths

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biv.datasets.files import write_atomically
+from biv._files import write_atomically
 from biv.findings import SILENT
 from biv.owndata import Inspection
 from biv.owndata.evidence import binned_residuals, weight_shares

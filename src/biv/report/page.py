@@ -19,7 +19,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from biv.datasets.files import write_atomically
+from biv._files import write_atomically
 from biv.report.charts import Chart
 
 NAME_LENGTH = 80  # characters of a name that a page shows at once

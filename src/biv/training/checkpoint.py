@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from biv.datasets.files import write_atomically
+from biv._files import NO_SPACE, WriteError, write_atomically
+from biv._warnings import warn
 from biv.training.data import Member, Schedule, Triplets
 
 FORMAT = "biv checkpoint 2"
@@ -42,6 +43,36 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **state}, buffer)
     write_atomically(Path(path), buffer.getvalue())
+
+
+class CheckpointFile:
+    """Where a training is saved now and then; it continues if a checkpoint cannot be written.
+
+    A checkpoint is larger than the model that comes of it, so that there may be room for the model
+    alone. The first checkpoint must be possible otherwise: a wrong path is an error at once.
+
+    Args:
+        path: Of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_new, self._has_warned = not path.exists(), False
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Write a state; where that is impossible, warn once, and keep the file of before."""
+        try:
+            save_checkpoint(self.path, state)
+        except WriteError as error:
+            if self._is_new and error.errno not in NO_SPACE:
+                raise
+            if not self._has_warned:
+                warn(
+                    f"{error}; the training continues, but if it is interrupted, what came after "
+                    "the last checkpoint is lost"
+                )
+            self._has_warned = True
+        self._is_new = False
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from biv._pages import named
 from biv._progress import progress_bar
 from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
-from biv.training.checkpoint import save_checkpoint
+from biv.training.checkpoint import CheckpointFile
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.held_out import HeldOutScore
 from biv.training.loop import Loop
@@ -344,14 +344,14 @@ class _Saved:
     def __init__(
         self, stack: Ensemble, choice: Choice, path: str | Path | None, seconds: float
     ) -> None:
-        self.path = None if path is None else Path(path)
+        self.file = None if path is None else CheckpointFile(Path(path))
         self.choice, self.seconds, self.at = choice, seconds, time.monotonic()
-        if self.path is None:
+        if self.file is None:
             return
         if not isinstance(stack, Stack):
             raise ValueError("checkpoint is for networks that can be stacked; found others")
         self.stack = stack
-        state = resume(stack, self.path)
+        state = resume(stack, self.file)
         if state is not None:
             if "choice" not in state:
                 raise ValueError(f"{path} is of another training: move it away to start anew")
@@ -363,19 +363,19 @@ class _Saved:
 
     def now_and_then(self) -> None:
         """After an epoch."""
-        if self.path is None:
+        if self.file is None:
             return
         self.state = self._taken()
         if time.monotonic() - self.at >= self.seconds:
-            save_checkpoint(self.path, self.state)
+            self.file.save(self.state)
             self.at = time.monotonic()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        if self.path is not None:  # also when interrupted: the last whole epoch
-            save_checkpoint(self.path, self.state)
+        if self.file is not None:  # also when interrupted: the last whole epoch
+            self.file.save(self.state)
 
 
 class _Loops:

@@ -21,7 +21,7 @@ from biv import metrics
 from biv._progress import progress_bar
 from biv.datasets.stream import Batch
 from biv.modules import VarianceLoss
-from biv.training.checkpoint import load_checkpoint, save_checkpoint
+from biv.training.checkpoint import CheckpointFile, load_checkpoint
 from biv.training.crossfit import CHUNK, Choice, DivergedError
 from biv.training.data import Schedule
 from biv.training.held_out import HeldOutScore
@@ -167,6 +167,7 @@ class StreamedTraining:
         total = self.schedule.epochs * steps
         saved = time.monotonic()
         shown = progress and self.ranks.is_first
+        file = None if checkpoint is None else CheckpointFile(checkpoint)
         with progress_bar(total, "training", enabled=shown, done=self.step) as bar:
             while self.step < total and not self.choice.made:
                 loss = self.loss(self.epsilons[-1])
@@ -182,13 +183,13 @@ class StreamedTraining:
                     if self.step % steps == 0:
                         self._judge()
                     bar.set_postfix_str(self._summary(), refresh=False)
-                    if due and checkpoint is not None:
-                        self._save(checkpoint, about)
+                    if due and file is not None:
+                        self._save(file, about)
                         saved = time.monotonic()
         if self.choice.best is None:
             self._diverged()
-        if checkpoint is not None:
-            self._save(checkpoint, about)
+        if file is not None:
+            self._save(file, about)
 
     def _train(self, batch: Batch, loss: VarianceLoss) -> None:
         # Copied to where torch aligns memory: products of matrices that lie elsewhere may differ in
@@ -277,9 +278,9 @@ class StreamedTraining:
         self.epsilon = self.epsilons[-1]
         torch.set_rng_state(state["draws"])
 
-    def _save(self, path: Path, about: Mapping[str, Any] | None) -> None:
+    def _save(self, file: CheckpointFile, about: Mapping[str, Any] | None) -> None:
         if self.ranks.is_first:
-            save_checkpoint(path, {"streamed": self.state_dict(), "about": dict(about or {})})
+            file.save({"streamed": self.state_dict(), "about": dict(about or {})})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,7 +13,7 @@ from biv import _checks
 from biv._pages import named
 from biv._progress import progress_bar
 from biv._warnings import warn
-from biv.training.checkpoint import load_checkpoint, save_checkpoint
+from biv.training.checkpoint import CheckpointFile, load_checkpoint
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule
 from biv.training.history import History
@@ -197,10 +197,10 @@ def _drive(
     progress: bool,
 ) -> None:
     """To the last epoch, with a bar, from a checkpoint and to it."""
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None:
-        resume(training, path)
-    saved, state = time.monotonic(), None if path is None else training.state_dict()
+    file = None if checkpoint is None else CheckpointFile(Path(checkpoint))
+    if file is not None:
+        resume(training, file)
+    saved, state = time.monotonic(), None if file is None else training.state_dict()
     total = schedule.epochs * training.steps_per_epoch
     try:
         with progress_bar(total, what, enabled=progress, done=training.step) as bar:
@@ -215,17 +215,17 @@ def _drive(
                 else:  # whose steps are shorter than it takes to describe them
                     training.run_epoch(bar.update)
                     bar.set_postfix_str(training.summary(), refresh=False)
-                if path is not None:
+                if file is not None:
                     state = training.state_dict()
                     if time.monotonic() - saved >= seconds:
-                        save_checkpoint(path, state)
+                        file.save(state)
                         saved = time.monotonic()
     finally:
-        if path is not None and state is not None:  # also when interrupted: the last whole epoch
-            save_checkpoint(path, state)
+        if file is not None and state is not None:  # also when interrupted: the last whole epoch
+            file.save(state)
 
 
-def resume(training: Stack | Loop, path: Path) -> dict[str, Any] | None:
+def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | None:
     """Take a new training to where a checkpoint is; if there is none, see that it can be written.
 
     Returns what the checkpoint holds, if there is one with steps in it.
@@ -233,8 +233,9 @@ def resume(training: Stack | Loop, path: Path) -> dict[str, Any] | None:
     Raises:
         ValueError: The file is no checkpoint, or not one of this training.
     """
+    path = file.path
     if not path.exists():
-        save_checkpoint(path, training.state_dict())
+        file.save(training.state_dict())
         return None
     state = load_checkpoint(path)
     try:

@@ -1,0 +1,59 @@
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: what was begun is cleaned up, and said."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from biv.training.ranks import launched
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal has asked the command to end.
+
+    Attributes:
+        exit_code: What a shell reports of a process that the signal has ended.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """Raise :class:`Interrupted` on the first of these signals; the others are for nothing.
+
+    A second signal would cut off the cleanup that the first has started. Signals that the command
+    was started to ignore stay ignored, as by ``nohup``. Processes that the command starts have
+    handlers of their own. Those of `torchrun` are left to it: what waits for another process does
+    not come to run a handler.
+    """
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or multiprocessing.parent_process() is not None or launched():
+        yield
+        return
+    has_come = False
+
+    def end(number: int, _: FrameType | None) -> None:
+        nonlocal has_come
+        if not has_come:
+            has_come = True
+            raise Interrupted(number)
+
+    before = {number: signal.getsignal(number) for number in (getattr(signal, n) for n in names)}
+    replaced = (signal.SIG_DFL, signal.default_int_handler)  # not what others have set, nor ignored
+    try:
+        for number, handler in before.items():
+            if handler in replaced:
+                signal.signal(number, end)
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler in replaced:
+                signal.signal(number, handler)
