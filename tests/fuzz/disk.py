@@ -71,7 +71,7 @@ def _audited(event, arguments):
     if not _watches or _watches[-1] is None:
         return
     if event == "open":
-        path, mode, flags = arguments
+        path, _, flags = arguments
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             _tell("open", path)
     elif event in PATHS:

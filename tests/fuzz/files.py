@@ -21,7 +21,8 @@ from fuzz.laws import (
     require_clear,
     require_finite,
 )
-from fuzz.tables import _require_finite_file
+from fuzz.running import MOST_MEMORY
+from fuzz.tables import require_finite_file
 
 VALUES = (
     None, True, -1, 0, 0.5, 1e308, -1e308, 2**31, 2**70, 10**400, "", "x", "x" * 200_000, [], {},
@@ -82,7 +83,7 @@ def _model_folder(rng, source, out, watch):
         outcome = command("predict", model, SAVED / "table.csv", "--out", result)
     _check(outcome, source, out, before, result)
     if outcome.code == 0 and doing == "predict":
-        _require_finite_file(result)
+        require_finite_file(result)
 
 
 def _comparison():
@@ -234,10 +235,10 @@ def _store(rng, source, out, watch):
 
 @functools.cache
 def _bomb():
-    """Three gigabytes of zeros in three megabytes."""
-    packer = zlib.compressobj(9)
-    zeros = bytes(1 << 26)
-    return b"".join([*(packer.compress(zeros) for _ in range(48)), packer.flush()])
+    """More zeros than a case may hold in memory, in few bytes."""
+    packer, zeros = zlib.compressobj(1), bytes(1 << 24)
+    count = 1 + int(1.2 * MOST_MEMORY) // len(zeros)
+    return b"".join([*(packer.compress(zeros) for _ in range(count)), packer.flush()])
 
 
 def _change_rows(rng, path):

@@ -171,16 +171,10 @@ def _labels(rng, rows):
 
 
 def _error_bars(rng, shape):
-    kind = one_of(
-        rng,
-        ["none", "std", "std", "var", "var"]
-        + ["zero", "infinite", "unknown", "huge", "tiny", "negative", "number", "both", "mixed"]
-        + ["text", "complex", "short", "list"],
-    )
     bars = rng.gamma(1.0, 1.0, size=shape) + 0.01
     some = rng.random(shape) < 0.3
-    return {
-        "none": lambda: {},
+    kinds = {
+        "none": dict,
         "std": lambda: {"y_std": bars},
         "var": lambda: {"y_var": bars},
         "zero": lambda: {"y_var": np.where(some, 0.0, bars)},
@@ -196,14 +190,15 @@ def _error_bars(rng, shape):
         "complex": lambda: {"y_var": bars + 1j},
         "short": lambda: {"y_std": bars[:-1]},
         "list": lambda: {"y_std": bars.tolist()},
-    }[kind]()
+    }
+    return kinds[one_of(rng, ["std", "var", *kinds])]()
 
 
 def _importance(rng, rows):
     weight = rng.uniform(size=rows)
     kind = one_of(rng, ["none"] * 6 + ["some", "zero", "huge", "tiny", "negative", "nan", "short"])
     return {
-        "none": lambda: {},
+        "none": dict,
         "some": lambda: {"sample_weight": weight * (weight > 0.3)},
         "zero": lambda: {"sample_weight": weight * 0},
         "huge": lambda: {"sample_weight": weight * one_of(rng, [3e38, 1e300])},

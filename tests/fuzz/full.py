@@ -6,6 +6,7 @@ The file system belongs to the process's own mount namespace, and ends with it.
 """
 
 import functools
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ NAMES = ("train", "predict", "predict parquet", "report --force", "reproduce --s
 ROOM = "64m"
 
 
-class CannotMount(Exception):
+class CannotMountError(Exception):
     """There are no mount namespaces here, or not for this user."""
 
 
@@ -34,16 +35,17 @@ def case(rng, folder, number):
         text=True,
         check=False,
         timeout=240,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     said = ended.stderr.strip().splitlines()
     assert ended.returncode == 0, f"{job.name} in {size} kB: {said[-1] if said else 'no message'}"
 
 
 def require_mount():
-    """Raise CannotMount, with the reason, where nothing can be mounted."""
+    """Raise CannotMountError, with the reason, where nothing can be mounted."""
     reason = _reason()
     if reason:
-        raise CannotMount(reason)
+        raise CannotMountError(reason)
 
 
 @functools.cache

@@ -95,17 +95,18 @@ JOBS = {
             _old_file("p.csv", "old\n"),
         ),
         Job("predict parquet", lambda folder: _predict(folder, "table.parquet")),
-        Job("report --force", lambda folder: _report(folder, "--force"), _old_file("page.html", PAGE)),
+        Job(
+            "report --force",
+            lambda folder: _report(folder, "--force"),
+            _old_file("page.html", PAGE),
+        ),
         Job("reproduce --stored", _reproduce, _old_store),
         Job("claims", _claims, _old_store),
         Job("stream", _stream),
         Job("stream --force", lambda folder: _stream(folder, "--force"), _old_model),
-        Job(
-            "reproduce",
-            lambda folder: _reproduce(folder, "--lines", "GT", "--jobs", 1),
-        ),
+        Job("reproduce", lambda folder: _reproduce(folder, "--lines", "GT", "--jobs", 1)),
     )
-}  # fmt: skip
+}
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Send signals to real processes at random moments of a job."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from fuzz import jobs
 from fuzz.laws import Outcome
@@ -18,18 +20,19 @@ NAMES = (
     "stream --force", "predict parquet", "train --force",
 )  # fmt: skip
 LONGEST = 240.0  # seconds
-STARTING = 0.4  # of an undisturbed run, in which Python mostly imports
 
 
 def case(rng, folder, number):
     """Job and signal by the number, the moment by chance; then the same command again."""
     job = jobs.JOBS[NAMES[number % len(NAMES)]]
     sent = SIGNALS[(number // len(NAMES) + number) % len(SIGNALS)]
-    reference, duration = _reference(job.name)
-    share = rng.uniform(0.05, STARTING) if rng.random() < 0.1 else rng.uniform(STARTING, 1.05)
+    reference, duration, writing = _reference(job.name)
+    watching = rng.random() < 0.7  # of a short job, hardly any other moment is one of writing
+    after = rng.uniform(0, 1.05) * (writing if watching else duration)
     jobs.prepare(job, folder)
-    outcome = _run(job, folder, sent, share * duration)
-    called = f"{job.name}, {sent.name} at {share:.2f}, exit code {outcome.code}"
+    outcome = _run(job, folder, _Shot(sent, after, watching))[0]
+    moment = "the first write" if watching else "the start"
+    called = f"{job.name}, {sent.name} {after:.3f} s after {moment}, exit code {outcome.code}"
     try:
         if outcome.code == 0:
             jobs.require_finished(job, folder, reference)
@@ -37,7 +40,7 @@ def case(rng, folder, number):
         early = outcome.err.rstrip().endswith("KeyboardInterrupt") and not outcome.out
         assert early or "Traceback (most" not in outcome.err, f"a traceback: {outcome.err[-600:]}"
         jobs.require_whole(job, folder, reference)
-        again = _run(job, folder)
+        again = _run(job, folder)[0]
         done = jobs.state(folder) == reference.new  # it was killed after its last write
         refused = done and again.code == 2 and "already" in again.err
         assert again.code == 0 or refused, f"the next run fails: {again.err[-600:]}"
@@ -46,43 +49,65 @@ def case(rng, folder, number):
         raise AssertionError(f"{error} ({called})") from error
 
 
+class _Shot(NamedTuple):
+    """A signal, so many seconds after the start or after the first write."""
+
+    signal: signal.Signals
+    after: float
+    watching: bool
+
+
 @functools.cache
 def _reference(name):
-    """What the job makes, and how long it takes."""
+    """What the job makes, how long it takes, and how much of that after its first write."""
     with tempfile.TemporaryDirectory() as scratch:
-        reference = jobs.clean(jobs.JOBS[name], Path(scratch).resolve(), _run)
+        job, folder = jobs.JOBS[name], Path(scratch).resolve()
+        reference = jobs.clean(job, folder, lambda *given: _run(*given)[0])
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch).resolve()
-        jobs.prepare(jobs.JOBS[name], folder)
-        start = time.perf_counter()
-        _run(jobs.JOBS[name], folder)
-        return reference, time.perf_counter() - start
+        jobs.prepare(job, folder)
+        _, duration, writing = _run(job, folder)
+        return reference, duration, writing
 
 
-def _run(job, folder, sent=None, after=0.0):
+def _run(job, folder, shot=None):
     """The command as a process of its own session, of which nothing may be left."""
     arguments = [str(argument) for argument in job.arguments(folder)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "biv", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    start, before = time.perf_counter(), _listing(folder)
+    with (folder / "stdout").open("w+") as out, (folder / "stderr").open("w+") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "biv", *arguments],
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            cwd=folder,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        try:
+            if shot is None or shot.watching:
+                while process.poll() is None and _listing(folder) == before:
+                    time.sleep(0.002)
+            first = time.perf_counter()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LONGEST if shot is None else shot.after)
+            if shot is not None:
+                process.send_signal(shot.signal)
+            process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{job.name} did not end within {LONGEST:.0f} s") from None
+        finally:
+            _end_session(process)
+    end = time.perf_counter()
+    texts = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
+    return Outcome(process.returncode, *texts), end - start, end - first
+
+
+def _listing(folder):
+    """What changes with the first write."""
     try:
-        if sent is not None:
-            try:
-                out, err = process.communicate(timeout=after)
-            except subprocess.TimeoutExpired:
-                process.send_signal(sent)
-        out, err = process.communicate(timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        raise AssertionError(f"{job.name} did not end within {LONGEST:.0f} s") from None
-    finally:
-        _end_session(process)
-    return Outcome(process.returncode, out, err)
+        return {(path, path.lstat().st_mtime_ns) for path in (folder / "out").rglob("*")}
+    except OSError:  # gone meanwhile
+        return None
 
 
 def _end_session(process):

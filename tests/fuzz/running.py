@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-MOST_MEMORY = 2 << 30  # bytes, that a case may need beyond what the process has before
+MOST_MEMORY = 1 << 30  # bytes, that a case may need beyond what the process has before
 MOST_SECONDS = 300.0  # after which a case counts as one that never ends
-BATCH = 10  # cases, between two looks at the clock
+BATCH = {"kills": 1, "full": 1, "faults": 5}  # cases, between two looks at the clock
+USUAL_BATCH = 20
 
 
 def run_case(campaign, case, seed, number):
@@ -143,9 +144,10 @@ def batches(cases):
     """Every campaign's numbers in batches, the campaigns mixed evenly."""
     found = []
     for campaign, count in cases.items():
-        starts = range(0, count, BATCH)
+        size = BATCH.get(campaign, USUAL_BATCH)
+        starts = range(0, count, size)
         for k, start in enumerate(starts):
-            numbers = range(start, min(start + BATCH, count))
+            numbers = range(start, min(start + size, count))
             found.append(((k + 0.5) / len(starts), campaign, f"{start}-{numbers[-1]}", numbers))
     return [batch[1:] for batch in sorted(found, key=lambda batch: batch[:2])]
 

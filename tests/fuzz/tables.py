@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -65,18 +66,19 @@ def case(rng, folder, number):  # noqa: ARG001
         assert not files_below(out), f"left behind after an error: {files_below(out)}"
         return
     assert result.exists(), "success, and no output"
-    hidden = [name for name in files_below(out) if name.split(os.sep)[-1].startswith(".")]
+    hidden = [name for name in files_below(out) if Path(name).name.startswith(".")]
     assert not hidden, f"left behind: {hidden}"
     if doing == "predict":
-        _require_finite_file(result)
+        require_finite_file(result)
     elif doing == "train":
         made = out / "p.csv"
         require_clear(command("predict", result, SAVED / "table.csv", "--out", made), result, SAVED)
         if made.exists():
-            _require_finite_file(made)
+            require_finite_file(made)
 
 
-def _require_finite_file(path):
+def require_finite_file(path):
+    """Predictions as `biv predict` wrote them."""
     for part in Files(path).parts():
         for name in part.cells.schema.names[-2:]:
             require_finite(f"column {name}", part.numbers(name))
