@@ -1,6 +1,7 @@
 """The runner: cases in processes of their own, what became of them in a file."""
 
 import contextlib
+import hashlib
 import json
 import multiprocessing
 import os
@@ -16,11 +17,13 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
-MOST_MEMORY = 1 << 30  # bytes, that a case may need beyond what the process has before
+MOST_MEMORY = 3 << 30  # bytes, that a case may need beyond what the process has before
 MOST_SECONDS = 300.0  # after which a case counts as one that never ends
 BATCH = {"kills": 1, "full": 1, "faults": 5}  # cases, between two looks at the clock
 USUAL_BATCH = 20
+PROGRESS = ("done", "seconds", "failures")
 
 
 def run_case(campaign, case, seed, number):
@@ -51,6 +54,7 @@ def _bounded_memory():
     except OSError:
         yield
         return
+    pyarrow.array(["text"])  # reserves memory for all that follows
     held = int(re.search(r"VmData:\s+(\d+)", status).group(1)) << 10
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (held + MOST_MEMORY, hard))
@@ -106,8 +110,19 @@ class _Worker:
             self.process.join()
 
 
+def _sources():
+    """A digest of the code under test and of the campaigns."""
+    import biv
+
+    folders = (Path(biv.__file__).parent, Path(__file__).parent)
+    paths = (path for folder in folders for path in sorted(folder.rglob("*.py")))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
 class State:
     """What has been done, in a file that is replaced as a whole.
+
+    Results of another seed or of other sources are dropped.
 
     Attributes:
         done: The batches that are finished, by campaign.
@@ -116,15 +131,12 @@ class State:
     """
 
     def __init__(self, path, seed):
-        self.path, self.seed = Path(path), seed
+        self.path, self.seed, self.sources = Path(path), seed, _sources()
         self.done, self.seconds, self.failures = {}, {}, {}
         if self.path.is_file():
             told = json.loads(self.path.read_text())
-            if told["seed"] != seed:
-                raise SystemExit(f"{path} is of seed {told['seed']}: remove it, or use that seed")
-            self.done, self.seconds, self.failures = (
-                told[name] for name in ("done", "seconds", "failures")
-            )
+            if (told["seed"], told["sources"]) == (seed, self.sources):
+                self.done, self.seconds, self.failures = (told[name] for name in PROGRESS)
 
     def add(self, campaign, batch, seconds, failures):
         self.done.setdefault(campaign, []).append(batch)
@@ -134,7 +146,7 @@ class State:
 
     def write(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        told = {name: getattr(self, name) for name in ("seed", "done", "seconds", "failures")}
+        told = {name: getattr(self, name) for name in ("seed", "sources", *PROGRESS)}
         beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         beside.write_text(json.dumps(told, indent=1))
         beside.replace(self.path)
