@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import pyarrow
+import pyarrow as pa
 
 MOST_MEMORY = 3 << 30  # bytes, that a case may need beyond what the process has before
 MOST_SECONDS = 300.0  # after which a case counts as one that never ends
@@ -54,7 +54,7 @@ def _bounded_memory():
     except OSError:
         yield
         return
-    pyarrow.array(["text"])  # reserves memory for all that follows
+    pa.array(["text"])  # reserves memory for all that follows
     held = int(re.search(r"VmData:\s+(\d+)", status).group(1)) << 10
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (held + MOST_MEMORY, hard))
