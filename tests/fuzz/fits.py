@@ -23,7 +23,7 @@ def case(rng, folder, number):  # noqa: ARG001
         frame = _frame(rng, rows)
         x = frame if rng.random() < 0.8 else frame.to_numpy()
         y = _labels(rng, rows)
-        arguments = _error_bars(rng, np.shape(y)) | _importance(rng, rows)
+        arguments = _error_bars(rng, (rows,) if y is None else np.shape(y)) | _importance(rng, rows)
     model = BIVRegressor(
         members=int(one_of(rng, [2, 4])),
         folds=2,

@@ -1,6 +1,5 @@
 """Send signals to real processes at random moments of a job."""
 
-import contextlib
 import functools
 import os
 import signal
@@ -28,7 +27,7 @@ def case(rng, folder, number):
     sent = SIGNALS[(number // len(NAMES) + number) % len(SIGNALS)]
     reference, duration, writing = _reference(job.name)
     watching = rng.random() < 0.7  # of a short job, hardly any other moment is one of writing
-    after = rng.uniform(0, 1.05) * (writing if watching else duration)
+    after = rng.uniform(0, 1.05) * ((writing + 0.01) if watching else duration)
     jobs.prepare(job, folder)
     outcome = _run(job, folder, _Shot(sent, after, watching))[0]
     moment = "the first write" if watching else "the start"
@@ -59,21 +58,27 @@ class _Shot(NamedTuple):
 
 @functools.cache
 def _reference(name):
-    """What the job makes, how long it takes, and how much of that after its first write."""
+    """What the job makes, how long it takes, and how long it writes."""
+    times = []
+
+    def run(job, folder):
+        outcome, *taken = _run(job, folder)
+        times.extend(taken)
+        return outcome
+
     with tempfile.TemporaryDirectory() as scratch:
-        job, folder = jobs.JOBS[name], Path(scratch).resolve()
-        reference = jobs.clean(job, folder, lambda *given: _run(*given)[0])
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch).resolve()
-        jobs.prepare(job, folder)
-        _, duration, writing = _run(job, folder)
-        return reference, duration, writing
+        return jobs.clean(jobs.JOBS[name], Path(scratch).resolve(), run), *times
 
 
 def _run(job, folder, shot=None):
-    """The command as a process of its own session, of which nothing may be left."""
+    """The command as a process of its own session, of which nothing may be left.
+
+    Returns:
+        The outcome; the seconds that it took, and those between its first and its last write.
+    """
     arguments = [str(argument) for argument in job.arguments(folder)]
-    start, before = time.perf_counter(), _listing(folder)
+    start, listed = time.perf_counter(), _listing(folder)
+    first = last = None
     with (folder / "stdout").open("w+") as out, (folder / "stderr").open("w+") as err:
         process = subprocess.Popen(
             [sys.executable, "-m", "biv", *arguments],
@@ -84,22 +89,22 @@ def _run(job, folder, shot=None):
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         try:
-            if shot is None or shot.watching:
-                while process.poll() is None and _listing(folder) == before:
-                    time.sleep(0.002)
-            first = time.perf_counter()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LONGEST if shot is None else shot.after)
-            if shot is not None:
-                process.send_signal(shot.signal)
-            process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"{job.name} did not end within {LONGEST:.0f} s") from None
+            while process.poll() is None:
+                now = time.perf_counter()
+                if now - start > LONGEST:
+                    raise AssertionError(f"{job.name} did not end within {LONGEST:.0f} s")
+                if _listing(folder) != listed:
+                    first, last, listed = first or now, now, _listing(folder)
+                since = first if shot and shot.watching else start
+                if shot and since is not None and now - since > shot.after:
+                    process.send_signal(shot.signal)
+                    shot = None
+                time.sleep(0.001)
         finally:
             _end_session(process)
     end = time.perf_counter()
     texts = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
-    return Outcome(process.returncode, *texts), end - start, end - first
+    return Outcome(process.returncode, *texts), end - start, (last or end) - (first or end)
 
 
 def _listing(folder):

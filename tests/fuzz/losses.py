@@ -185,7 +185,9 @@ def _minimum_epsilon(policy, batch):
     assert resolved >= 0, f"epsilon is {resolved}"
     assert _size(variance, resolved) >= wanted * (1 - 1.1e-6), "the floor is not reached"
     if resolved:
-        assert _size(variance, resolved * 0.999) <= wanted * (1 - 1e-7), "epsilon is too large"
+        assert _size(variance, resolved * 0.999) <= wanted * (1 - 1e-7), (
+            f"epsilon is too large: {resolved}"
+        )
     return resolved
 
 
@@ -202,11 +204,13 @@ def _compare(kind, call, batch, reference, *, floor):
     name = reference.pop("base", "mse")
     _, values, slopes = BASES[name]
     used, _ = _used(batch)
+    if mask is not None:
+        mask = mask.astype(bool)
     difference = pred - target
     if name == "root" and (difference[used] == 0).any():
         return  # there it has no derivative
     rest = (target, np.abs(variance))
-    chosen = {"mask": None if mask is None else mask.astype(bool), "sample_weight": weight}
+    chosen = {"mask": mask, "sample_weight": weight}
     at = np.arange(pred.size, dtype=float).reshape(pred.shape)  # stands for its element
 
     def through(numbers):
@@ -234,14 +238,14 @@ def _compare(kind, call, batch, reference, *, floor):
         rtol = 1e-2  # ε is determined up to the tolerance of the size
     found = batch["pred"].grad
     assert loss.ndim == 0
-    described = f"{kind} {name} {reference} {batch['pred'].dtype}"
+    described = f"{name}, {reference}, {batch['pred'].dtype}"
     assert np.isclose(loss.item(), expected, rtol=rtol, atol=atol), (
-        f"the loss is not its definition ({described}): {loss.item()!r}, not {expected!r}"
+        f"the loss {kind} is not its definition ({described}): {loss.item()!r}, not {expected!r}"
     )
     rtol = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(batch["pred"].dtype, rtol)
     atol = {torch.float16: 1e-6}.get(batch["pred"].dtype, atol)
     close = np.isclose(found.double().numpy(), gradient, rtol=rtol, atol=atol)
     assert close.all(), (
-        f"the gradient is not the loss's ({described}): "
+        f"the gradient of {kind} is not its loss's ({described}): "
         f"{found.double().numpy()[~close][0]!r}, not {gradient[~close][0]!r}"
     )
