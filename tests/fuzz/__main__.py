@@ -38,7 +38,9 @@ def main():
     finished = run(cases, state, jobs=options.jobs, seconds=60 * options.minutes)
     print(table(cases, state))
     if not finished:
-        print(f"\nThe time was up. The same command resumes; {options.state} has what was done.")
+        print(
+            f"\nIt stopped before the end. The same command resumes; {options.state} has what was done."
+        )
     return 1 if any(state.failures.values()) or not finished else 0
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -71,6 +72,7 @@ def _serve(connection, seed):
     from fuzz.campaigns import CAMPAIGNS
 
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, lambda *_: None)  # is for the runner, which ends after this batch
     while (asked := connection.recv()) is not None:
         campaign, number = asked
         start = time.perf_counter()
@@ -168,11 +170,11 @@ def run(cases, state, *, jobs, seconds):
     """Run what the state does not have yet; False if the time was up before all was done."""
     waiting = [b for b in batches(cases) if b[1] not in state.done.get(b[0], ())]
     waiting.reverse()
-    lock, end = threading.Lock(), time.monotonic() + seconds
+    lock, stop, end = threading.Lock(), threading.Event(), time.monotonic() + seconds
 
     def work():
         worker = _Worker(state.seed)
-        while time.monotonic() < end:
+        while time.monotonic() < end and not stop.is_set():
             with lock:
                 if not waiting:
                     break
@@ -188,8 +190,13 @@ def run(cases, state, *, jobs, seconds):
     threads = [threading.Thread(target=work) for _ in range(jobs)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        stop.set()
+        for thread in threads:
+            thread.join()
     return not waiting
 
 
