@@ -38,9 +38,7 @@ def main():
     finished = run(cases, state, jobs=options.jobs, seconds=60 * options.minutes)
     print(table(cases, state))
     if not finished:
-        print(
-            f"\nIt stopped before the end. The same command resumes; {options.state} has what was done."
-        )
+        print(f"\nStopped before the end; the same command resumes from {options.state}.")
     return 1 if any(state.failures.values()) or not finished else 0
 
 

@@ -60,7 +60,7 @@ def _accepted(call):
             clear = ARGUMENT.search(str(error)) or STANDARD.search(str(error))
             assert clear, f"the error names no argument: {error!r}"
             assert len(str(error)) < 2_000, f"an error of {len(str(error)):,} characters"
-            return None
+            found = None
     leaked = [w for w in said if not issubclass(w.category, (UserWarning, FutureWarning))]
     assert not leaked, f"a warning leaked: {leaked[0].category.__name__}: {leaked[0].message}"
     return found
