@@ -1,5 +1,6 @@
 """The smallest job of each command that writes, and what tells a whole result from a broken one."""
 
+import atexit
 import functools
 import hashlib
 import shutil
@@ -113,6 +114,7 @@ JOBS = {
 def _inputs():
     """Made once in a process, and copied."""
     folder = Path(tempfile.mkdtemp(prefix="biv-fuzz-inputs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     shutil.copytree(SAVED / "folder", folder / "model")
     shutil.copy(SAVED / "table.csv", folder)
     parquet.write_folder(folder / "parts", sizes=(60, 50), group_rows=20)
@@ -121,10 +123,10 @@ def _inputs():
     return folder
 
 
-def prepare(job, folder, out=None):
-    """`inputs` and `out` below an empty folder; `out` may be there already, as a link."""
+def prepare(job, folder):
+    """`inputs` and `out` below a folder, which may have an empty `out` already."""
     shutil.copytree(_inputs(), folder / "inputs")
-    out = out or folder / "out"
+    out = folder / "out"
     out.mkdir(exist_ok=True)
     job.old(out)
 
