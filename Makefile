@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help browser demo test quick check docs pictures format mutants bench bench-quality bench-choices \
+.PHONY: help browser demo test quick check docs pictures format mutants fuzz bench bench-quality bench-choices \
         bench-alternatives bench-table bench-scale bench-report clean
 
 help: ## list the targets
@@ -62,6 +62,9 @@ format: $(STAMP) ## rewrite the sources in the one format
 
 mutants: $(STAMP) ## break the library in many places, one at a time, and see a test fail each time
 	$(BIN)/python tests/mutants.py
+
+fuzz: $(STAMP) ## 10,000 odd inputs, damaged files and failing disks, and 100 kills: half an hour, resumes where it stopped
+	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 10000 --kills 100
 
 bench: $(STAMP) ## losses beside torch's own, training beside ordinary loops, images beside the bare network
 	$(BIN)/python benchmarks/loss.py --out build/bench/loss.md

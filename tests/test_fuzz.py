@@ -1,0 +1,84 @@
+"""A small part of the campaigns of `make fuzz`, with fixed seeds; tests/fuzz has the laws."""
+
+import numpy as np
+import pytest
+
+from fuzz import full
+from fuzz.campaigns import CAMPAIGNS
+from fuzz.disk import watched
+from fuzz.laws import require_finite
+from fuzz.running import State, batches, run_case
+
+SEED = 2026
+PART = {  # numbers of cases, some thirty seconds in all
+    "losses": range(400),
+    "fits": range(30),
+    "tables": range(40),
+    "files": range(40),
+    "faults": range(20, 30),
+    "full": range(1, 2),
+    "kills": range(2, 3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_the_laws_hold(campaign):
+    if campaign == "full":
+        try:
+            full.require_mount()
+        except full.CannotMountError as error:
+            pytest.skip(str(error))
+    failures = {
+        number: failure
+        for number in PART[campaign]
+        if (failure := run_case(campaign, CAMPAIGNS[campaign], SEED, number))
+    }
+    shown = "\n".join(f"{campaign} {n}: {failure}" for n, failure in list(failures.items())[:5])
+    assert not failures, f"{len(failures)} of {len(PART[campaign])} cases failed\n{shown}"
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (lambda rng, folder, number: None, None),
+        (lambda rng, folder, number: (folder / "missing").unlink(), "FileNotFoundError escaped"),
+        (lambda rng, folder, number: require_finite("y", [1, rng.integers(1) + np.inf]), "y holds"),
+    ],
+)
+def test_a_case_that_breaks_a_law_is_a_failure(case, said):
+    one, other = (run_case("losses", case, 0, 5) for _ in range(2))
+    assert one == other
+    assert one is None if said is None else one.startswith(said)
+
+
+def test_a_write_that_fails_is_an_error_of_the_file(tmp_path):
+    with (
+        watched(tmp_path, 2) as watch,
+        pytest.raises(OSError, match="No space left"),
+        (tmp_path / "a").open("w") as file,
+    ):
+        file.write("text")
+    assert [kind for kind, _ in watch.calls][:2] == ["open", "write"]
+    with watched(tmp_path, 1), pytest.raises(OSError, match="No space left"):
+        (tmp_path / "b").mkdir()
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_run_resumes_where_it_stopped(tmp_path):
+    cases = {"losses": 50, "kills": 2}
+    assert sorted(n for _, _, numbers in batches(cases) for n in numbers) == [
+        0,
+        0,
+        1,
+        *range(1, 50),
+    ]
+    state = State(tmp_path / "state.json", 3)
+    state.add("losses", "0-19", 1.5, {"7": "why"})
+    again = State(tmp_path / "state.json", 3)
+    assert (again.done, again.seconds, again.failures) == (
+        {"losses": ["0-19"]},
+        {"losses": 1.5},
+        {"losses": {"7": "why"}},
+    )
+    assert not State(tmp_path / "state.json", 4).done  # of another seed
