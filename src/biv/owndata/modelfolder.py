@@ -36,6 +36,7 @@ FORMAT = "biv model folder 1"
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
 EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
 FILES = (ABOUT, EVIDENCE, COMPARISON, REPORT, MODEL)
+VERIFIED = (MODEL, EVIDENCE, COMPARISON)  # about.json has the checksum of each that there is
 
 
 class Predicted(NamedTuple):
@@ -156,6 +157,7 @@ class ModelFolder:
             "schema": self.schema.told(),
             "target": asdict(self.target),
             "about": plain(dict(self.about)),
+            "files": {n: _sha256(folder / n) for n in VERIFIED if (folder / n).is_file()},
         }
         _write_json(folder / ABOUT, content)
         for left in folder.glob(UNFINISHED.format("*")):
@@ -217,6 +219,10 @@ class ModelFolder:
 def _write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:
     text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
     write_atomically(path, f"{text}\n".encode())
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _read_json(path: Path) -> Any:
