@@ -36,7 +36,8 @@ def found(rows, predicted, tau2=0.0, **more):
 def test_it_goes_through_json_and_back(tmp_path):
     rows, x = table(tmp_path)
     own = found(rows, x)
-    assert Evidence.from_told(json.loads(json.dumps(own.told()))) == own
+    (tmp_path / "evidence.json").write_text(json.dumps(own.told()))
+    assert Evidence.read(tmp_path / "evidence.json") == own
 
 
 def test_honest_error_bars_cover_what_they_say(tmp_path):

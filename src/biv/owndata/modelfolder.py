@@ -16,18 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv import metrics
+from biv import _json, metrics
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
 from biv.datasets.files import write_atomically
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
+from biv.features import Categorical, Ignored
 from biv.findings import ErrorBarWarning
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
 from biv.owndata.learnable import require_learnable
 from biv.owndata.relation import label_correlation
+from biv.owndata.schemas import read_about, read_comparison, sha256, verify
 from biv.owndata.scores import r2_scores
 
 Floats = npt.NDArray[np.float64]
@@ -157,7 +159,7 @@ class ModelFolder:
             "schema": self.schema.told(),
             "target": asdict(self.target),
             "about": plain(dict(self.about)),
-            "files": {n: _sha256(folder / n) for n in VERIFIED if (folder / n).is_file()},
+            "files": {n: sha256(folder / n) for n in VERIFIED if (folder / n).is_file()},
         }
         _write_json(folder / ABOUT, content)
         for left in folder.glob(UNFINISHED.format("*")):
@@ -182,32 +184,18 @@ class ModelFolder:
             unfinished = any(folder.glob(UNFINISHED.format("*")))
             found = "an unfinished training: train again to go on" if unfinished else "none"
             raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; found {found}")
-        try:
-            content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            found = content["format"]
-            if found == FORMAT:
-                told = content["target"]
-                interval = told["interval"] and tuple(told["interval"])
-                target = Target(**{**told, "interval": interval})
-                schema, about = Schema.from_told(content["schema"]), content["about"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder / ABOUT} is damaged: {error!r}") from error
-        if found != FORMAT:
-            raise ValueError(
-                f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
-                f"this is biv {metadata.version('biv')}"
-            )
-        evidence, comparison = (
-            _read_json(folder / name) if for_report else None for name in (EVIDENCE, COMPARISON)
-        )
-        return cls(
-            BIVRegressor.load(folder / MODEL),
-            schema,
-            target,
-            about,
-            None if evidence is None else Evidence.from_told(evidence),
-            comparison,
-        )
+        content = read_about(folder / ABOUT, FORMAT)
+        schema, target, checksums = content["schema"], content["target"], content.get("files", {})
+        verify(folder / MODEL, checksums)
+        model = BIVRegressor.load(folder / MODEL)
+        with _json.damaged(folder / ABOUT):
+            _require_together(schema, model)
+        evidence = comparison = None
+        if for_report and verify(folder / EVIDENCE, checksums):
+            evidence = Evidence.read(folder / EVIDENCE)
+        if for_report and verify(folder / COMPARISON, checksums):
+            comparison = read_comparison(folder / COMPARISON, target.name, "is damaged")
+        return cls(model, schema, target, content["about"], evidence, comparison)
 
     def predict(self, part: Part) -> Predicted:
         """The true labels of some rows of a file, and what is to be known about them."""
@@ -221,16 +209,21 @@ def _write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 
     write_atomically(path, f"{text}\n".encode())
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _require_together(schema: Schema, model: BIVRegressor) -> None:
+    """Check that the model wants the features that the schema gives.
 
-
-def _read_json(path: Path) -> Any:
-    """What a file says; None if it is not there."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    Raises:
+        ValueError: It wants others.
+    """
+    given = [(name, own.holds_text) for own in schema.columns for name in own.features]
+    rules = model._fitted.encoder.columns
+    names = list(getattr(model, "feature_names_in_", []))
+    if names != [name for name, _ in given] or len(names) != len(rules):
+        raise ValueError("schema.columns must give the features that the model was trained on")
+    for (name, text), rule in zip(given, rules, strict=True):
+        if not isinstance(rule, Ignored) and isinstance(rule, Categorical) != text:
+            kind = "categories" if isinstance(rule, Categorical) else "numbers"
+            raise ValueError(f"schema.columns must give {kind} for {name!r}, as in training")
 
 
 def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
