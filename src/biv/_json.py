@@ -83,6 +83,11 @@ def convert(value: Any, kind: type[T]) -> T:
     return msgspec.convert(value, kind)
 
 
+def decode(content: str | bytes, kind: type[T]) -> T:
+    """Return JSON as a type; an error names the place in the JSON."""
+    return msgspec.json.decode(content, type=kind)
+
+
 class _Header(TypedDict, total=False):
     format: str
 
@@ -114,9 +119,8 @@ def parse(
     """
     with damaged(name, what):
         if form is not None:
-            header = msgspec.json.decode(content, type=_Header)
-            require_format(name, header.get("format"), form)
-        return msgspec.json.decode(content, type=kind)
+            require_format(name, decode(content, _Header).get("format"), form)
+        return decode(content, kind)
 
 
 def read(path: Path, kind: type[T], form: str | None = None, *, what: str = "is damaged") -> T:

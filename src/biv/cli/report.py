@@ -83,7 +83,7 @@ def call(options: argparse.Namespace) -> int:
 def _of_store(path: Path, options: argparse.Namespace) -> None:
     from biv.report import paperpage
 
-    store = Store(path)
+    store = Store(path, read_only=True)
     there = paperpage.contents(store)
     wanted = [
         chosen
