@@ -81,3 +81,58 @@ def odd_files(path):
 
 def dumped(value):
     return json.dumps(value, ensure_ascii=True)
+
+
+def store_statements(key):
+    """(what is done, the SQL that does it) for ways to damage a store; `key` is that of a run."""
+    for column in ("spec", "summary", "provenance", "diverged_at", "error"):
+        for name, value in {
+            "text": "'x'",
+            "empty": "''",
+            "blob": "x'ff00'",
+            "number": "-3",
+            "infinity": "9e999",
+            "list": "'[]'",
+            "NaN": "'NaN'",
+            "deep": f"'{'[' * 100_000}'",
+            "not UTF-8": "CAST(x'22ff22' AS TEXT)",
+        }.items():
+            yield f"{column}: {name}", f"UPDATE runs SET {column} = {value} WHERE key = '{key}'"
+    for change in (
+        "'$.epochs', 1000000000",
+        "'$.epochs', -1",
+        "'$.epochs', 'x'",
+        "'$.batch_size', 0",
+        "'$.test_every', 0",
+        "'$.seed', 1000000000000",
+        "'$.seed', -1",
+        "'$.version', 2",
+        "'$.dataset', 'birds'",
+        "'$.noise', 3",
+        "'$.noise.kind', 'x'",
+        "'$.loss', json('{}')",
+        "'$.more', 3",
+        "'$.learning_rate', 1e308",
+    ):
+        made = f"UPDATE runs SET spec = json_set(spec, {change}) WHERE key = '{key}'"
+        yield f"spec {change}", made
+    for name, change in {
+        "key of another": "UPDATE runs SET key = 'x' WHERE key = '{}'",
+        "blob as key": "UPDATE runs SET key = x'00' WHERE key = '{}'",
+        "no curves": "DELETE FROM curves WHERE key = '{}'",
+        "one curve less": "DELETE FROM curves WHERE key = '{}' AND name = 'train_loss'",
+        "another name": "UPDATE curves SET name = 'run' WHERE key = '{}' AND name = 'train_loss'",
+        "text as curve": "UPDATE curves SET data = 'x' WHERE key = '{}'",
+        "cut curve": "UPDATE curves SET data = substr(data, 1, 20) WHERE key = '{}'",
+        "longer curve": "UPDATE curves SET data = data || x'00' WHERE key = '{}'",
+        "no table": "DROP TABLE curves",
+        "another column": "ALTER TABLE runs ADD COLUMN more",
+        "another table": "CREATE TABLE more (a)",
+        "a trigger": "CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END",
+        "a view": "ALTER TABLE runs RENAME TO r; CREATE VIEW runs AS SELECT * FROM r",
+        "newer": "PRAGMA user_version = 3",
+        "older": "PRAGMA user_version = 1",
+        "another kind": "PRAGMA application_id = 3",
+        "empty": "DELETE FROM runs",
+    }.items():
+        yield name, change.format(key)

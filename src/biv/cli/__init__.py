@@ -58,7 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as a shell says it
-    except (ValueError, OSError, RuntimeError) as error:
+    except MemoryError:
+        print("biv: there is not enough memory for this", file=sys.stderr)
+        return 2
+    except (ValueError, OSError, RuntimeError, ArithmeticError) as error:
         said = str(error)
         helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
         about = "command" if isinstance(error, FileNotFoundError) else options.helps

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from biv import _json
 from biv.cli import experiments, owndata
 from biv.cli.parsing import add_command
 from biv.experiments.artefacts import PRESETS, ROWS
@@ -97,7 +98,9 @@ def _of_store(path: Path, options: argparse.Namespace) -> None:
         owndata.note(
             f"the store has {found}: shown are the first; --dataset and --preset choose others"
         )
-    paperpage.page(store, wanted[0], shlex.quote(str(path.parent))).write(options.out)
+    with _json.damaged(path, "cannot be shown"):
+        page = paperpage.page(store, wanted[0], shlex.quote(str(path.parent)))
+    page.write(options.out)
 
 
 def _of_model(path: Path, options: argparse.Namespace) -> None:
@@ -110,4 +113,6 @@ def _of_model(path: Path, options: argparse.Namespace) -> None:
     if options.comparison is not None:
         comparison = read_comparison(options.comparison, folder.target.name)
         folder = replace(folder, comparison=comparison)
-    ownpage.of_model(folder, shlex.quote(str(path))).write(options.out)
+    with _json.damaged(path, "cannot be shown"):
+        page = ownpage.of_model(folder, shlex.quote(str(path)))
+    page.write(options.out)

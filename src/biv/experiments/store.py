@@ -257,7 +257,7 @@ class Store:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):  # locked, read-only, no folder
                 raise ValueError(f"{self.path} cannot be used: {error}") from error
-            if isinstance(error, sqlite3.DatabaseError):
+            if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
                 raise ValueError(
                     f"{self.path} is not a store, or is damaged ({error}): move it away to begin "
                     "anew"

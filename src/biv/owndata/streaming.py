@@ -168,7 +168,8 @@ def train_streamed(
         shards = plan["shards"]  # whatever the number of processes that it was begun by
         dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
     mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-    encoding, recipe = Encoding.from_told(plan["encoding"]), _json.convert(plan["recipe"], MLP)
+    with _json.damaged(checkpoint, "is not a complete checkpoint: start again without it"):
+        encoding, recipe = Encoding.from_told(plan["encoding"]), _json.convert(plan["recipe"], MLP)
     learned = {group: own.learned for group, own in surveys.items()}
     stream = Stream(
         [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
@@ -197,7 +198,8 @@ def train_streamed(
         device=_device(),
     )
     if state is not None:
-        training.load_state_dict(state)
+        with _json.damaged(checkpoint, "is not a complete checkpoint: start again without it"):
+            training.load_state_dict(state)
     with steady_machine(threads):
         training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
     if not ranks.is_first:
