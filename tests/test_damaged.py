@@ -1,7 +1,6 @@
 """Damaged and hostile files: every command names the file and ends with exit code 2."""
 
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -23,7 +22,7 @@ from damage import dumped, json_mutations, odd_files, store_statements, text_mut
 
 SAVED = Path(__file__).parent / "data" / "v0.1"
 FILES = ("about.json", "evidence.json", "comparison.json")
-SAMPLE = 25  # mutations of each file; the fuzzer has them all
+SAMPLE = 15  # mutations of each file; the fuzzer has them all
 
 
 @pytest.fixture
@@ -50,12 +49,13 @@ def named(capsys, code, name):
     return code == 0 or (code == 2 and name in said and len(said) < 2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_of_a_model_is_named(name, folder, tmp_path, capsys):
     path = folder / name
     good = path.read_text()
     spoiled = [(what, dumped(value).encode()) for what, value in json_mutations(json.loads(good))]
-    for what, content in random.Random(0).sample(spoiled, SAMPLE) + [*text_mutations(good)]:
+    for what, content in [*random.Random(0).sample(spoiled, SAMPLE), *text_mutations(good)]:
         path.write_bytes(content)
         assert named(capsys, report(folder, tmp_path), name), what
     path.write_text(good)
@@ -120,11 +120,11 @@ def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypa
     ("change", "message"),
     [
         (lambda told: told["settings"].update(checkpoint="/tmp/x"), "settings has 'checkpoint', which is unknown"),
-        (lambda told: told["settings"].update(members=2**70), "members must be int <= 4294967295|Integer value out of range|members"),
+        (lambda told: told["settings"].update(members=2**70), "members"),
         (lambda told: told["settings"].update(loss=["biv"]), "loss must be str; found array"),
         (lambda told: told["network"].update(widths=[10**9, 10**9]), "a network must have"),
         (lambda told: told.update(epoch=9), "scores must have one of the chosen epoch, 9"),
-        (lambda told: told["columns"].pop(), "columns give 2 features; the networks have"),
+        (lambda told: told["columns"].pop(), "columns give 3 features; the networks have"),
         (lambda told: told["story"].update(tau2=[]), "every list of outputs must have 1"),
     ],
 )  # fmt: skip
@@ -160,6 +160,7 @@ def changed(path, statement, *values):
     connection.close()
 
 
+@pytest.mark.slow
 def test_a_damaged_store_is_named(store, tmp_path, capsys):
     good, key = store.read_bytes(), Store(store).runs()[0].key
     for what, statement in random.Random(0).sample([*store_statements(key)], SAMPLE):
@@ -197,7 +198,7 @@ def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):
     before = store.read_bytes()
     assert report(store, out) == 0
     assert store.read_bytes() == before
-    assert sorted(os.listdir(tmp_path)) == ["elsewhere", "runs.sqlite"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "runs.sqlite"]
     (tmp_path / "empty.sqlite").touch()
     assert report(tmp_path / "empty.sqlite", out) == 2
     assert (tmp_path / "empty.sqlite").read_bytes() == b""
