@@ -33,10 +33,17 @@ def found(rows, predicted, tau2=0.0, **more):
     return Evidence.of(rows, judged(rows, predicted, tau2), **options)
 
 
+def seen(rows, x):
+    places = np.arange(len(rows))
+    fit = inspection.QuickFit(len(rows), 0.0, 0.0, 1.0, None, None, places, x)
+    return inspection.examine(rows, fit)
+
+
 def test_it_goes_through_json_and_back(tmp_path):
     rows, x = table(tmp_path)
-    own = found(rows, x)
-    assert Evidence.from_told(json.loads(json.dumps(own.told()))) == own
+    own = found(rows, x, seen=seen(rows, x))
+    (tmp_path / "evidence.json").write_text(json.dumps(own.told()))
+    assert Evidence.read(tmp_path / "evidence.json") == own
 
 
 def test_honest_error_bars_cover_what_they_say(tmp_path):
@@ -67,9 +74,7 @@ def test_residuals_are_those_of_their_bins():
 
 def test_mean_squared_residuals_are_the_variances(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
-    seen = inspection.examine(rows, inspection.QuickFit(
-        len(rows), 0.0, 0.0, 1.0, None, None, np.arange(len(rows)), x))  # fmt: skip
-    bins = found(rows, x, seen=seen).residuals
+    bins = found(rows, x, seen=seen(rows, x)).residuals
     errors = (np.array(bins["mean"]) - bins["variance"]) / bins["stderr"]
     assert np.abs(errors).max() < 4
     assert np.sqrt(np.mean(errors**2)) < 1.7

@@ -15,10 +15,10 @@ import pytest
 
 import biv
 from biv.cli import main
-from biv.cli import report as command
 from biv.experiments.artefacts import BIV, PRESETS, artefacts
 from biv.experiments.store import Store
 from biv.owndata import ModelFolder
+from biv.owndata.schemas import read_comparison
 from biv.report import figures, ownpage, paperpage, tables
 from biv.report.charts import (
     CONTRAST,
@@ -433,18 +433,14 @@ def test_nothing_is_overwritten(model, tmp_path, capsys):
     [
         ("{", "must be what `biv compare --json` prints"),
         ("[]", "must be what `biv compare --json` prints"),
-        ('{"target": "y", "methods": []}', "parts of it are missing"),
-        (
-            '{"target": "z", "methods": [], "gain": 0, "control": 0, "folds": 2}',
-            "of the label 'y'; found 'z'",
-        ),
+        ('{"target": "y", "methods": [{"method": 3}]}', "methods[0].method must be str; found int"),
     ],
 )
 def test_a_comparison_must_be_one_of_this_label(model, tmp_path, capsys, content, message):
     (tmp_path / "c.json").write_text(content)
     assert message in fails(capsys, "report", model, "--comparison", tmp_path / "c.json")
     with pytest.raises(ValueError, match="biv compare --json"):
-        command.read_comparison(Path(__file__), "y")
+        read_comparison(Path(__file__), "y")
 
 
 def test_without_plotly_the_rest_is_done_and_said(model, tmp_path, capsys, monkeypatch):

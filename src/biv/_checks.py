@@ -17,6 +17,7 @@ from biv._pages import PAGE_OF, named, see
 BAD_ROWS_SHOWN = 3
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that torch computes in
 LARGEST_INTEGER = 2**31 - 1  # of a setting: more cannot be meant
+SHOWN = 80  # characters of a value in a message
 
 
 def values_are_readable() -> bool:
@@ -241,6 +242,20 @@ def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
 def _index(position: Tensor) -> str:
     where = position.tolist()
     return f"index {where[0] if len(where) == 1 else tuple(where)}" if where else "its one element"
+
+
+def shortened(value: object) -> str:
+    """Return the repr of a value for a message, in which a long one is cut.
+
+    Example:
+        >>> shortened("x" * 1000)
+        "'xxxxxxxxxxxxxxxxxxxx'... (1,000 characters)"
+    """
+    if not isinstance(value, str):
+        return reprlib.repr(value)
+    if len(value) <= SHOWN:
+        return repr(value)
+    return f"{value[: SHOWN // 4]!r}... ({len(value):,} characters)"
 
 
 def describe(value: object) -> str:

@@ -10,11 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    TypedDict,
+    Union,
+    get_args,
+    get_type_hints,
+)
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Meta
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
@@ -28,7 +38,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from biv import _arrays, _checks, errorbars, metrics, modelfile
+from biv import _arrays, _checks, _json, errorbars, metrics, modelfile
 from biv._pages import helps_with, see
 from biv._warnings import warn
 from biv.datasets import FeatureScaler
@@ -74,6 +84,8 @@ SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those tha
 FEWEST_ROWS = 2
 SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is the reciprocal
 MOST_MEMBERS = 10_000
+LOADED_INTEGER = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]  # of the settings in a file
+LOADED_WORD = Annotated[str, Meta(max_length=100)]
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
 
 
@@ -656,6 +668,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """The model that :meth:`save` wrote. No code of the file is run.
 
+        Of its settings only numbers, words and truth values are taken from the file, and no path:
+        a file does not choose where :meth:`fit` writes.
+
         Args:
             path: The file.
             model: The function that made its networks, if that was one of yours.
@@ -670,15 +685,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             wanted = "pass it as model=" if model is None else "leave model out"
             whose = "a function of its maker's" if model is None else "biv itself"
             raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
-        try:
-            settings = content["settings"] | ({} if model is None else {"model": model})
-            settings["keep"] = tuple(settings.get("keep", ()))
-            return cls(**settings)._restored(tensors, content, model)
-        except RuntimeError as error:
-            what = "is damaged" if model is None else "was made by another function than this"
-            raise ValueError(f"{path} is not a model, or {what}: {error}") from error
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a model, or is damaged: {error!r}") from error
+        what = "is damaged" if model is None else "was made by another function than this"
+        with _json.damaged(path, f"is not a model, or {what}"):
+            settings = _stored_settings(content["settings"])
+            if model is not None:
+                settings["model"] = model
+            loaded = cls(**settings)
+            loaded._check_settings()
+            return loaded._restored(tensors, content, model)
 
     def _restored(
         self,
@@ -686,7 +700,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         content: dict[str, Any],
         model: Callable[[int, int], nn.Module] | None,
     ) -> Self:
-        return self._holding(Fitted.from_told(tensors, content, model), content["feature_names"])
+        fitted = Fitted.from_told(tensors, content, model)
+        names = _json.convert(content["feature_names"], list[str])
+        if names and len(names) != len(fitted.encoder.columns):
+            raise ValueError(f"feature_names must name {len(fitted.encoder.columns)} columns")
+        return self._holding(fitted, names)
 
     def _holding(self, fitted: Fitted, feature_names: Sequence[str]) -> Self:
         """This, with a model that was fitted elsewhere."""
@@ -735,6 +753,29 @@ def _importance(sample_weight: Any, rows: Array) -> Array:
     largest = weight.max(initial=0.0)
     ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE
     return weight if ordinary or not largest else weight / largest
+
+
+def _stored_settings(content: Any) -> dict[str, Any]:
+    """Return the settings that a file holds, which are numbers, words and truth values.
+
+    What the constructor takes as a path or an object has no place in a file. An unknown setting is
+    an error, because a model fitted again without it would be another.
+
+    Raises:
+        ValueError: A setting is unknown, or of another type.
+    """
+    bounded = {int: LOADED_INTEGER, str: LOADED_WORD}
+    kinds: dict[str, Any] = {"keep": tuple[str, ...]}
+    for name, hint in get_type_hints(BIVRegressor.__init__).items():
+        taken = get_args(hint) or (hint,)
+        plain = [kind for kind in taken if kind in (str, int, float, bool, type(None))]
+        if Path not in taken and set(plain) - {type(None)}:
+            kinds[name] = Union[tuple(bounded.get(kind, kind) for kind in plain)]  # noqa: UP007
+    given = _json.convert(content, dict[str, Any])
+    if odd := sorted(set(given) - set(kinds)):
+        name = _checks.shortened(odd[0])
+        raise ValueError(f"settings has {name}, which is unknown: a newer biv may have written it")
+    return dict(_json.convert(given, TypedDict("Settings", kinds, total=False)))  # type: ignore
 
 
 def _with_every_row(part: Part, x: Tensor, used: npt.NDArray[np.bool_]) -> Part:

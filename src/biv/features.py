@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from biv import _json
+
 Array = npt.NDArray[Any]
 
 MISSING = "\N{SYMBOL FOR NULL}"  # what a missing category is called
@@ -183,15 +185,15 @@ class FeatureEncoder:
         return [asdict(column) for column in self.columns]
 
     @classmethod
-    def from_told(cls, told: list[Mapping[str, Any]]) -> FeatureEncoder:
+    def from_told(cls, told: Sequence[Mapping[str, Any]]) -> FeatureEncoder:
         """Back from JSON."""
         return cls(tuple(_from_told(rule) for rule in told))
 
 
 def _from_told(rule: Mapping[str, Any]) -> Rule:
     if "values" in rule:
-        return Categorical(tuple(rule["values"]))
-    return Ignored(**rule) if "ignored" in rule else Numeric(**rule)
+        return _json.convert(rule, Categorical)
+    return _json.convert(rule, Ignored) if "ignored" in rule else _json.convert(rule, Numeric)
 
 
 def _names(name: str, rule: Rule) -> list[str]:

@@ -7,7 +7,7 @@ so that they cannot contradict each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,13 @@ class ErrorBarWarning(UserWarning):
     """A fit has found something about its error bars that should be looked at."""
 
 
+class FindingTold(TypedDict):
+    """A finding as JSON has it."""
+
+    kind: str
+    text: str
+
+
 class Finding(NamedTuple):
     """What the residuals say about some error bars.
 
@@ -122,7 +129,7 @@ class Finding(NamedTuple):
             return self.factor.low > FAR_OFF or self.factor.high < 1 / FAR_OFF
         return self.kind not in SILENT
 
-    def told(self) -> dict[str, str]:
+    def told(self) -> FindingTold:
         """As JSON has it."""
         return {"kind": self.kind, "text": self.text}
 

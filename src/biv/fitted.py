@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
-from biv import _checks, errorbars, modelfile
+from biv import _checks, _json, errorbars, modelfile
+from biv._json import NonNegative, Positive
 from biv.datasets import FeatureScaler, LabelScaler
 from biv.errorbars import ErrorBars
 from biv.features import FeatureEncoder
-from biv.fitting import Story, raw, single
-from biv.models import MLP, Periodic
+from biv.fitting import Story, StoryTold, raw, single
+from biv.models import MLP
 from biv.training import CrossFit
 
 Array = npt.NDArray[Any]
@@ -63,6 +65,28 @@ class RowError(ValueError):
         )
         error.row, error.column = row, column
         return error
+
+
+class PartTold(TypedDict):
+    """A :class:`Part` as JSON has it, but for its tensors; no network if its maker is a user's."""
+
+    members: Annotated[int, Meta(ge=1)]
+    network: MLP | None
+    outputs: Annotated[int, Meta(ge=1)]
+    labels: list[tuple[float, Positive]]
+    epoch: Annotated[int, Meta(ge=1)]
+    scores: list[float | None]
+    pooled_tau2: float
+    epsilon: NonNegative | None
+    story: StoryTold
+
+
+class FittedTold(TypedDict):
+    """What all parts of a :class:`Fitted` have in common, as JSON has it."""
+
+    single: bool
+    calibrated: bool
+    columns: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,21 +151,20 @@ class Part:
     def from_told(
         cls,
         tensors: dict[str, Tensor],
-        told: dict[str, Any],
+        content: dict[str, Any],
         function: Callable[[int, int], nn.Module] | None,
     ) -> Part:
         """Return the part that :meth:`told` described."""
+        told = _json.convert(content, PartTold)
+        _check_part(tensors, told)
         features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
-        recipe: MLP | OwnNetwork
-        if function is None:
-            recipe = mlp_from_told(told["network"])
-        else:
+        recipe: MLP | OwnNetwork | None = told["network"]
+        if function is not None:
             recipe = OwnNetwork(function, len(features.mean), told["outputs"])
-        modules: list[nn.Module] = []
-        for k in range(told["members"]):
-            module = recipe(torch.Generator())
-            module.load_state_dict(_below(f"member.{k}.", tensors))
-            modules.append(module.eval())
+        assert recipe is not None
+        modules = [
+            _restored(recipe, _below(f"member.{k}.", tensors)) for k in range(told["members"])
+        ]
         scores = np.array([np.inf if s is None else s for s in told["scores"]])
         return cls(
             features,
@@ -289,22 +312,25 @@ class Fitted:
     def from_told(
         cls,
         tensors: dict[str, Tensor],
-        told: dict[str, Any],
+        content: dict[str, Any],
         function: Callable[[int, int], nn.Module] | None = None,
     ) -> Fitted:
         """Return what :meth:`told` described, with the function that made the user's networks."""
-        each = [(tensors, told)]
-        if "parts" in told:
+        each = [(tensors, content)]
+        if "parts" in content:
+            parts = _json.convert(content["parts"], list[dict[str, Any]])
             each = [
-                (_below(f"output.{number}.", tensors), about)
-                for number, about in enumerate(told["parts"])
+                (_below(f"output.{number}.", tensors), about) for number, about in enumerate(parts)
             ]
-        return cls(
+        told = _json.convert(content, FittedTold)
+        fitted = cls(
             told["single"],
             FeatureEncoder.from_told(told["columns"]),
             [Part.from_told(own, about, function) for own, about in each],
             told["calibrated"],
         )
+        _check_fitted(fitted)
+        return fitted
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -312,9 +338,65 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
-def mlp_from_told(told: dict[str, Any]) -> MLP:
-    """An MLP back from JSON."""
-    periodic = told["periodic"]
-    if periodic is not None:
-        periodic = Periodic(**{**periodic, "columns": tuple(periodic["columns"])})
-    return MLP(**{**told, "widths": tuple(told["widths"]), "periodic": periodic})
+def _check_part(tensors: dict[str, Tensor], told: PartTold) -> None:
+    """Check what types do not say: that the numbers of a file agree with each other.
+
+    Raises:
+        ValueError: They do not.
+    """
+    mean, std, out_of_fold = (
+        tensors[name] for name in ("features.mean", "features.std", "out_of_fold")
+    )
+    for name, values, dtype, ndim in (
+        ("features.mean", mean, torch.float64, 1),
+        ("features.std", std, torch.float64, 1),
+        ("out_of_fold", out_of_fold, torch.float32, 2),
+    ):
+        if values.dtype != dtype or values.ndim != ndim or bool(values.isnan().any()):
+            raise ValueError(f"{name} must have {ndim} dimensions, dtype {dtype} and no NaN")
+    outputs, story, network = told["outputs"], told["story"], told["network"]
+    lists = (story[name] for name in ("factors", "reduced_chi_squared", "unknown_variance"))
+    lengths = [len(told["labels"]), len(story["tau2"]), out_of_fold.shape[1]]
+    lengths += [len(own) for own in lists if own is not None]
+    if set(lengths) != {outputs}:
+        raise ValueError(f"every list of outputs must have {outputs}; found {lengths}")
+    if len(mean) != len(std) or not bool(mean.isfinite().all() and (std >= 0).all()):
+        raise ValueError("features must have finite means and as many standard deviations >= 0")
+    if told["epoch"] > len(told["scores"]) or told["scores"][told["epoch"] - 1] is None:
+        raise ValueError(f"scores must have one of the chosen epoch, {told['epoch']}")
+    if network is not None and (network.features, network.outputs) != (len(mean), outputs):
+        raise ValueError(f"the network must have {len(mean)} features and {outputs} outputs")
+
+
+def _check_fitted(fitted: Fitted) -> None:
+    """Check that all parts have the features that the table gives, and one output alone if single.
+
+    Raises:
+        ValueError: They have not.
+    """
+    matrix = len(fitted.encoder.names([""] * len(fitted.encoder.columns)))
+    features = {len(part.features.mean) for part in fitted.parts}
+    if features != {matrix}:
+        raise ValueError(f"columns give {matrix} features; the networks have {sorted(features)}")
+    rows = {len(part.ensemble.out_of_fold) for part in fitted.parts}
+    if len(rows) != 1 or (fitted.single and len(fitted.labels) != 1):
+        raise ValueError("the outputs do not belong together")
+
+
+def _restored(recipe: MLP | OwnNetwork, state: dict[str, Tensor]) -> nn.Module:
+    """Return a network with these parameters.
+
+    Raises:
+        ValueError: They are not those of this network.
+        RuntimeError: Likewise, as torch says it.
+    """
+    if isinstance(recipe, MLP):  # before memory is taken for as many as the file says there are
+        count = sum(own.numel() for own in state.values())
+        if count != recipe.size or not all(bool(own.isfinite().all()) for own in state.values()):
+            raise ValueError(f"a network must have {recipe.size} finite parameters; found {count}")
+    module = recipe(torch.Generator())
+    for name, own in module.state_dict().items():
+        if name in state and state[name].dtype != own.dtype:
+            raise ValueError(f"{name} must have dtype {own.dtype}; found {state[name].dtype}")
+    module.load_state_dict(state)
+    return module.eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from biv import errorbars, findings, metrics
+from biv._json import NonNegative
 from biv._pages import named
 from biv._warnings import warn
 from biv.datasets import LabelScaler
@@ -217,6 +218,16 @@ class Fitting:
                 warn(finding.text, findings.ErrorBarWarning)
 
 
+class StoryTold(TypedDict):
+    """A :class:`Story` as JSON has it."""
+
+    tau2: list[NonNegative]
+    effective_sample_size: NonNegative
+    factors: list[tuple[float | None, float | None, float | None]] | None
+    reduced_chi_squared: list[tuple[float | None, float | None]] | None
+    unknown_variance: list[NonNegative] | None
+
+
 class Story(NamedTuple):
     """What was found out about the labels; see the attributes of :class:`BIVRegressor`."""
 
@@ -242,7 +253,7 @@ class Story(NamedTuple):
         )
 
     @classmethod
-    def from_told(cls, told: dict[str, Any]) -> Story:
+    def from_told(cls, told: StoryTold) -> Story:
         """Back from JSON, which has no NaN."""
 
         def rows(kind: Any, values: Any) -> Any:

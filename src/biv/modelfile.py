@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from biv import _json
 from biv._files import write_atomically
 
 FORMAT = "biv model 1"
@@ -63,19 +64,15 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} is not a file")
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            told = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
-    if told.get("format") != FORMAT:
-        raise ValueError(f"{path} must be a {FORMAT!r}; found {told.get('format')!r}")
-    text = told.get("content", "")
-    if told.get("sha256") != _digest(tensors, text):
-        raise ValueError(f"{path} is not a model, or is damaged: its checksum is another")
-    try:
-        content = dict(json.loads(text))
-    except (RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a model, or is damaged: {error}") from error
-    return tensors, content
+    with _json.damaged(path, "is not a model, or is damaged"):
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                told = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error
+        _json.require_format(path, told.get("format"), FORMAT)
+        text = told.get("content", "")
+        if told.get("sha256") != _digest(tensors, text):
+            raise ValueError("its checksum does not match")
+        return tensors, _json.parse(path, text, dict[str, Any])

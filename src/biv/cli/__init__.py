@@ -63,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
         _discard_output()
         return 141  # as a shell says it
-    except (ValueError, OSError, RuntimeError) as caught:
+    except MemoryError:
+        print("biv: there is not enough memory for this", file=sys.stderr)
+        return 2
+    except (ValueError, OSError, RuntimeError, ArithmeticError) as caught:
         error: Exception = caught
         if isinstance(caught, OSError) and caught.filename is None and caught.errno in NO_SPACE:
             error = WriteError(caught.errno, caught.strerror, "standard output")

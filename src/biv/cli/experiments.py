@@ -100,7 +100,7 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
     if options.stored:
         if not path.exists():
             raise ValueError(f"{path} is not there, and --stored trains nothing")
-        store = Store(path)
+        store = Store(path, read_only=True)
         stored = len(wanted) - len(store.missing(runs))
         if not stored:
             raise ValueError(
@@ -110,10 +110,12 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
         print(f"{stored} of {len(wanted)} runs are stored.")
         failed = [failure for failure in store.failures() if failure.run in wanted]
         return store, runner.Plan(stored, 0, failed)
-    missing = Store(path).missing(runs) if path.exists() else list(dict.fromkeys(runs))
+    missing = list(dict.fromkeys(runs))
+    if path.exists():
+        missing = Store(path, read_only=True).missing(runs)
     if not missing:
         print(f"0 runs trained, {len(wanted)} were stored already.")
-        return Store(path), runner.Plan(len(wanted), 0, [])
+        return Store(path, read_only=True), runner.Plan(len(wanted), 0, [])
     with closing(_workers(missing, options)) as workers:
         note = workers.require_rows(missing)  # what is not on hand leaves no empty store behind
         if options.cluster:
@@ -173,7 +175,7 @@ class Listed(NamedTuple):
 def listing(things: Iterable[Listed], options: argparse.Namespace) -> str:
     """Everything with its runs, what is stored of them, and how long the rest would take."""
     path = options.out / STORE
-    store = Store(path) if path.exists() else None  # looking leaves nothing behind
+    store = Store(path, read_only=True) if path.exists() else None  # looking leaves nothing behind
     jobs, pace = options.jobs or 1, None
     rows = [f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows"]
     for thing in things:

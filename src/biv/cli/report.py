@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from biv import _json
 from biv.cli import experiments, owndata
 from biv.cli.parsing import add_command
 from biv.experiments.artefacts import PRESETS, ROWS
@@ -27,15 +26,6 @@ compare` and `biv reproduce` make one by themselves; this makes it again, from w
 A comparison is what `biv compare --json` prints.
 """
 DEFAULT = Path("report.html")
-# What a page shows of a comparison.
-WANTED = {
-    "control", "failed", "folds", "gain", "gain_all_labels_alike", "label_variance", "methods",
-    "recommendation", "rows", "rows_in_all",
-}  # fmt: skip
-OF_METHODS = {
-    "above_best", "above_best_stderr", "as_good_as_best", "chosen", "method", "mse", "mse_stderr",
-    "seconds",
-}  # fmt: skip
 
 
 def add_to(commands: Any) -> None:
@@ -94,7 +84,7 @@ def call(options: argparse.Namespace) -> int:
 def _of_store(path: Path, options: argparse.Namespace) -> None:
     from biv.report import paperpage
 
-    store = Store(path)
+    store = Store(path, read_only=True)
     there = paperpage.contents(store)
     wanted = [
         chosen
@@ -108,37 +98,21 @@ def _of_store(path: Path, options: argparse.Namespace) -> None:
         owndata.note(
             f"the store has {found}: shown are the first; --dataset and --preset choose others"
         )
-    paperpage.page(store, wanted[0], shlex.quote(str(path.parent))).write(options.out)
+    with _json.damaged(path, "cannot be shown"):
+        page = paperpage.page(store, wanted[0], shlex.quote(str(path.parent)))
+    page.write(options.out)
 
 
 def _of_model(path: Path, options: argparse.Namespace) -> None:
     owndata.require_libraries()
     from biv.owndata import ModelFolder
+    from biv.owndata.schemas import read_comparison
     from biv.report import ownpage
 
     folder = ModelFolder.read(path)
     if options.comparison is not None:
         comparison = read_comparison(options.comparison, folder.target.name)
         folder = replace(folder, comparison=comparison)
-    ownpage.of_model(folder, shlex.quote(str(path))).write(options.out)
-
-
-def read_comparison(path: Path, target: str) -> Mapping[str, Any]:
-    """What `biv compare --json` printed, of the same label.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        label, complete = told["target"], set(told) >= WANTED
-        complete = complete and all(set(method) >= OF_METHODS for method in told["methods"])
-    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} must be what `biv compare --json` prints: {error!r}") from error
-    if label != target:
-        raise ValueError(f"{path} must be a comparison of the label {target!r}; found {label!r}")
-    if not complete:
-        raise ValueError(
-            f"{path} must be what `biv compare --json` prints; parts of it are missing"
-        )
-    return dict(told)
+    with _json.damaged(path, "cannot be shown"):
+        page = ownpage.of_model(folder, shlex.quote(str(path)))
+    page.write(options.out)

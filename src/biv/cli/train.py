@@ -155,8 +155,8 @@ def call(options: argparse.Namespace) -> int:
 
 def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, Any] | None]:
     """Where the report goes, if to anywhere, and the comparison that it is to have."""
-    from biv.cli.report import read_comparison
     from biv.owndata.room import REPORT
+    from biv.owndata.schemas import read_comparison
 
     comparison = None
     if options.comparison is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from biv import _json
 from biv.datasets.tablefiles import (
     Files,
     Part,
@@ -24,12 +25,14 @@ TRUTHS = {"true": 1.0, "false": 0.0}
 DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
 )
-LETTERS = re.compile(r"[A-Za-z*.\-]{2,1000}")
+MOST_LETTERS = 1000
+LETTERS = re.compile(rf"[A-Za-z*.\-]{{2,{MOST_LETTERS}}}")
 FEW_LETTERS = 30  # of an alphabet: amino acids and a stop, nucleotides
 MANY = 100  # distinct texts, in more than half of the filled cells: too many for categories
 COUNTED = 20_000  # different texts that are counted at all
 NEARLY = 0.9  # of the cells are numbers: then the others are slips
 DAY = 86_400.0
+Kind = Literal["number", "truth", "category", "date", "sequence"]
 LIKE_IDENTIFIERS = ", as identifiers have"  # ends the reason why such a column is left out
 
 
@@ -48,9 +51,17 @@ class Column:
     """
 
     name: str
-    kind: str
+    kind: Kind
     length: int = 0
     hours: bool = False
+
+    def __post_init__(self) -> None:
+        least = 2 if self.kind == "sequence" else 0
+        if not least <= self.length <= MOST_LETTERS:
+            raise ValueError(
+                f"length must lie in [{least}, {MOST_LETTERS}] for a {self.kind}; "
+                f"found {self.length}"
+            )
 
     def __call__(self, part: Part) -> dict[str, Any]:
         """The columns that it becomes, by name: float64, or pandas' strings.
@@ -58,44 +69,59 @@ class Column:
         Raises:
             ValueError: A cell does not mean what the column does.
         """
-        return dict(getattr(self, f"_{self.kind}")(part))
+        return dict(zip(self.features, getattr(self, f"_{self.kind}")(part), strict=True))
 
-    def _number(self, part: Part) -> Iterator[tuple[str, Any]]:
+    @property
+    def features(self) -> list[str]:
+        """Return the names of the columns that it becomes."""
+        ends = [""]
+        if self.kind == "date":
+            ends += [": day of the year", ": day of the week", ": hour"][: 2 + self.hours]
+        elif self.kind == "sequence":
+            ends = [f"[{place + 1}]" for place in range(self.length)]
+        return [f"{self.name}{end}" for end in ends]
+
+    @property
+    def holds_text(self) -> bool:
+        """Return whether these are categories."""
+        return self.kind in ("category", "sequence")
+
+    def _number(self, part: Part) -> Iterator[Any]:
         values = part.numbers(self.name)
         part.refuse(self.name, np.isinf(values), "finite")
-        yield self.name, values
+        yield values
 
-    def _truth(self, part: Part) -> Iterator[tuple[str, Any]]:
+    def _truth(self, part: Part) -> Iterator[Any]:
         known = part.known(self.name)
         told = part.text(self.name)
         values = np.array([np.nan if t is None else TRUTHS.get(t.lower(), np.nan) for t in told])
         part.refuse(self.name, known & np.isnan(values), "true or false")
-        yield self.name, values
+        yield values
 
-    def _category(self, part: Part) -> Iterator[tuple[str, Any]]:
-        yield self.name, _text(part.text(self.name))
+    def _category(self, part: Part) -> Iterator[Any]:
+        yield _text(part.text(self.name))
 
-    def _date(self, part: Part) -> Iterator[tuple[str, Any]]:
+    def _date(self, part: Part) -> Iterator[Any]:
         moment = _moments(part, self.name)
         gone = moment.isna().to_numpy()
         part.refuse(self.name, gone & part.known(self.name), "a date, as in 2024-12-31")
         # Not by nanoseconds, which end in 2262: 9999-12-31 is a date that tables have.
         whole = moment.dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.float64)
         seconds = np.where(gone, np.nan, whole / 1000)
-        yield self.name, seconds / DAY
-        yield f"{self.name}: day of the year", moment.dt.day_of_year.to_numpy(dtype=np.float64)
-        yield f"{self.name}: day of the week", moment.dt.day_of_week.to_numpy(dtype=np.float64)
+        yield seconds / DAY
+        yield moment.dt.day_of_year.to_numpy(dtype=np.float64)
+        yield moment.dt.day_of_week.to_numpy(dtype=np.float64)
         if self.hours:
-            yield f"{self.name}: hour", seconds % DAY / 3600
+            yield seconds % DAY / 3600
 
-    def _sequence(self, part: Part) -> Iterator[tuple[str, Any]]:
+    def _sequence(self, part: Part) -> Iterator[Any]:
         told = part.text(self.name)
         odd = np.array([t is not None and len(t) != self.length for t in told])
         part.refuse(self.name, odd, f"of {self.length} letters, as in training")
         gone = [None] * self.length
         letters = np.array([gone if t is None else list(t) for t in told], dtype=object)
         for place in range(self.length):
-            yield f"{self.name}[{place + 1}]", _text(letters[:, place])
+            yield _text(letters[:, place])
 
 
 def _text(values: Any) -> Any:
@@ -224,7 +250,8 @@ class Guess:
             return f"of type {self.odd_type}"
         if not self.known:
             return "empty"
-        for kind in ("truth", "number", "date"):
+        kinds: tuple[Kind, ...] = ("truth", "number", "date")
+        for kind in kinds:
             if kind in self.kinds:
                 return Column(self.name, kind, hours=self.hours and kind == "date")
         if self.slip is not None and self.numbers >= NEARLY * self.known:
@@ -341,4 +368,4 @@ class Schema:
     @classmethod
     def from_told(cls, told: Mapping[str, Any]) -> Schema:
         """Back from JSON."""
-        return cls(tuple(Column(**c) for c in told["columns"]), dict(told["ignored"]))
+        return _json.convert(told, cls)

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from biv import _json
+from biv._json import NonNegative, Positive
 from biv.datasets.scaling import FeatureScaler, LabelScaler
 from biv.datasets.survey import Reader, Rows
 from biv.features import FeatureEncoder
@@ -56,6 +58,15 @@ class Batch(NamedTuple):
         return cls(column("x"), column("y"), column("variance"), column("weight"))
 
 
+class EncodingTold(TypedDict):
+    """An :class:`Encoding` as JSON has it."""
+
+    encoder: list[dict[str, Any]]
+    features: tuple[list[float], list[NonNegative]]
+    labels: tuple[float, Positive]
+    unknown: NonNegative | None
+
+
 @dataclass(frozen=True, eq=False)
 class Encoding:
     """From rows of a table to what networks learn from, and nothing of the rows themselves.
@@ -94,8 +105,9 @@ class Encoding:
         }
 
     @classmethod
-    def from_told(cls, told: Mapping[str, Any]) -> Encoding:
+    def from_told(cls, content: Mapping[str, Any]) -> Encoding:
         """Back from JSON."""
+        told = _json.convert(content, EncodingTold)
         return cls(
             FeatureEncoder.from_told(told["encoder"]),
             FeatureScaler(*(np.array(column) for column in told["features"])),

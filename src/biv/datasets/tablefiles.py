@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from biv._checks import shortened
+
 ROWS, BLOCK = 50_000, 1 << 24  # of a part: rows of Parquet, bytes of CSV
 TEXT, PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 SEPARATORS = ",;\t"
@@ -85,8 +87,8 @@ class Part(NamedTuple):
             row = int(np.flatnonzero(bad)[0])
             found = str(self.cells.column(name)[row].as_py())
             raise ValueError(
-                f"{self.path}, row {self.start + row + 1}, column {name!r} must be {wanted}; "
-                f"found {found!r}"
+                f"{self.path}, row {self.start + row + 1}, column {shortened(name)} must be "
+                f"{wanted}; found {shortened(found)}"
             )
 
 
@@ -154,7 +156,7 @@ class Files:
             if odd := sorted(set(others) ^ set(self.columns)):
                 raise ValueError(
                     f"{path} must have the columns of {self.paths[0]}; they differ in "
-                    f"{', '.join(map(repr, odd[:NAMES_SHOWN]))}"
+                    f"{', '.join(map(shortened, odd[:NAMES_SHOWN]))}"
                 )
 
     def __str__(self) -> str:
@@ -191,16 +193,18 @@ class Files:
             ValueError: There is none; the nearest name is suggested.
         """
         if name not in self.columns:
-            raise ValueError(f"{self.paths[0]} must have a column {name!r}{self._hint(name)}")
+            raise ValueError(
+                f"{self.paths[0]} must have a column {shortened(name)}{self._hint(name)}"
+            )
         return name
 
     def _hint(self, name: str) -> str:
         by_case = {own.casefold(): own for own in self.columns}
         near = difflib.get_close_matches(name.casefold(), by_case, n=1, cutoff=0.5)
         if near:
-            return f"; did you mean {by_case[near[0]]!r}?"
+            return f"; did you mean {shortened(by_case[near[0]])}?"
         more = ", ..." if len(self.columns) > NAMES_SHOWN else ""
-        return f"; found {', '.join(map(repr, self.columns[:NAMES_SHOWN]))}{more}"
+        return f"; found {', '.join(map(shortened, self.columns[:NAMES_SHOWN]))}{more}"
 
     def parts(
         self,
@@ -228,7 +232,7 @@ class Files:
                 if file_state(path) != before:
                     raise ValueError(f"{path} has changed while it was read") from error
                 if error is not None:
-                    raise ValueError(f"{path} cannot be read: {_said(error)}") from error
+                    raise ValueError(f"{path} cannot be read: {_said(error, start)}") from error
                 if cells is None:
                     break
                 if len(cells):
@@ -237,8 +241,18 @@ class Files:
                     after_part(len(cells))
 
 
-def _said(error: Exception) -> str:
-    """What Arrow says of a row with too many or too few cells, in our words and by our count."""
+def _said(error: Exception, start: int) -> str:
+    """What Arrow says of a row, in our words and by our count.
+
+    Args:
+        error: That Arrow has raised.
+        start: How many rows had been read.
+    """
+    if "straddling object" in str(error):
+        return (
+            f"one of the rows after row {start:,} is longer than {BLOCK:,} bytes: is a line break "
+            "or a closing quote missing?"
+        )
     if "UTF8" in str(error):
         return "it must be text in UTF-8"
     found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
@@ -296,7 +310,7 @@ def _header(path: Path) -> list[str]:
             names = list(require_arrow().parquet.read_schema(path).names)
         else:
             with _open_text(path) as file:
-                rows = csv.reader(file, delimiter=separator(path))
+                rows = csv.reader(_lines(file), delimiter=separator(path))
                 names = next(filter(None, rows), [])
     except (OSError, ValueError, csv.Error, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
@@ -305,9 +319,26 @@ def _header(path: Path) -> list[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{path} must name each column once; found {name!r} twice")
+            raise ValueError(f"{path} must name each column once; found {shortened(name)} twice")
         seen.add(name)
     return names
+
+
+def _lines(file: Any) -> Iterator[str]:
+    """The lines that the names of the columns may take, together no longer than a row.
+
+    Raises:
+        ValueError: A line is longer.
+    """
+    left = BLOCK
+    while line := file.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise ValueError(
+                f"the names of its columns must take at most {BLOCK:,} characters: is a line break "
+                "or a closing quote missing?"
+            )
+        yield line
 
 
 def _open_text(path: Path) -> Any:
@@ -324,10 +355,13 @@ def is_compressed(path: Path) -> bool:
 def separator(path: Path) -> str:
     """What stands between the names of the columns."""
     with _open_text(path) as file:
-        names = ""
-        while (line := str(file.readline())) and not (names and names.count('"') % 2 == 0):
-            names += line
-    unquoted = re.sub(r'"[^"]*"?', "", names)
+        lines, quotes = list[str](), 0
+        for line in _lines(file):
+            lines.append(line)
+            quotes += line.count('"')
+            if quotes % 2 == 0:
+                break
+    unquoted = re.sub(r'"[^"]*"?', "", "".join(lines))
     return max(SEPARATORS, key=unquoted.count)
 
 

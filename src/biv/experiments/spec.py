@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from biv import _checks
+from biv import _checks, _json
 
 VERSION = 1  # of the protocol: a change that alters results makes another hash of every run
 
@@ -118,14 +118,16 @@ class Run:
         """The run that a canonical form is of.
 
         Raises:
-            ValueError: It is of another version of the protocol.
+            ValueError: It is of another version of the protocol, or is damaged.
         """
-        content: dict[str, Any] = json.loads(text)
-        version = content.pop("version", None)
+        version = _json.decode(text, dict[str, Any]).get("version")
         if version != VERSION:
-            raise ValueError(f"a run of version {VERSION} was expected; found version {version!r}")
-        noise, loss = Noise(**content.pop("noise")), Loss(**content.pop("loss"))
-        return cls(noise=noise, loss=loss, **content)
+            found = _checks.shortened(version)
+            raise ValueError(
+                f"a run of version {VERSION} was expected; found version {found}: use the release "
+                "of biv that wrote it"
+            )
+        return _json.decode(text, cls)
 
     def shape(self) -> tuple[Any, ...]:
         """What runs must have in common to be trained in one stack."""

@@ -12,15 +12,17 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from biv import _checks, _json
 from biv._files import WriteError
+from biv._json import Count, Scalar
 from biv.experiments.spec import Run
 from biv.training import History
 from biv.training.history import smoothed, smoothing
@@ -28,6 +30,11 @@ from biv.training.history import smoothed, smoothing
 FORMAT = 2
 APPLICATION = 0x42495653  # "BIVS": how a file is known to be a store of ours
 PATIENCE = 120.0  # seconds to wait for another process that is writing
+PIECE, MOST_PIECES = 1_000_000, 1000  # steps of SQLite: a connection may take a billion
+COLUMNS = {
+    "runs": ("key", "spec", "error", "diverged_at", "summary", "provenance"),
+    "curves": ("key", "name", "data"),
+}
 CURVES = ("test_loss", "train_loss", "train_loss_std", "effective_batch_size")
 
 SCHEMA = """
@@ -78,7 +85,7 @@ class Result:
         steps = run.train_rows // run.batch_size
         train = _epochs(history.train_loss, steps, run.epochs)
         sizes = _epochs(history.effective_batch_size, steps, run.epochs)
-        whole = np.full(run.epochs * steps // run.test_every, np.nan, dtype=np.float32)
+        whole = np.full(evaluations(run), np.nan, dtype=np.float32)
         whole[: len(history.test_loss)] = history.test_loss
         return cls(
             run,
@@ -132,6 +139,11 @@ class Failure:
     provenance: Mapping[str, Any]
 
 
+def evaluations(run: Run) -> int:
+    """Return how often a run is tested."""
+    return run.epochs * (run.train_rows // run.batch_size) // run.test_every
+
+
 def _epochs(curve: npt.NDArray[np.float64], steps: int, epochs: int) -> npt.NDArray[np.float64]:
     """(epochs, steps), NaN where a stack stopped early."""
     whole = np.full(epochs * steps, np.nan)
@@ -139,8 +151,46 @@ def _epochs(curve: npt.NDArray[np.float64], steps: int, epochs: int) -> npt.NDAr
     return whole.reshape(epochs, steps)
 
 
+class _Row(NamedTuple):
+    """What the file has of a run that is done, but for its curves."""
+
+    spec: str
+    diverged_at: Count | None
+    summary: str
+    provenance: str
+
+
+class _Failed(NamedTuple):
+    """What the file has of a run that failed."""
+
+    key: str
+    spec: str
+    error: str
+    provenance: str
+
+
+class _Curve(NamedTuple):
+    name: str
+    data: bytes
+
+
+class _Summary(TypedDict):
+    lowest: float | None
+    lowest_smoothed: float | None
+    last: float | None
+    last_smoothed: float | None
+    diverged: bool
+
+
 class Store:
     """A file of runs, made if it is not there.
+
+    The file may be a stranger's: none of its code is run, its rows are validated, and no query and
+    no curve takes more than its share of time or memory.
+
+    Args:
+        path: Of the file.
+        read_only: Whether the file is only read; then it must exist.
 
     Raises:
         ValueError: The file is not a store, is damaged, or is of another version. It is left as it
@@ -154,20 +204,17 @@ class Store:
         0
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with self._connection() as connection:
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.path, self.read_only = Path(path), read_only
+        if not read_only:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connection() as connection:
+            if not read_only:
                 connection.execute("PRAGMA page_size = 512")  # of a new file: curves are small
-                self._prepare(connection)
-        except sqlite3.DatabaseError as error:
-            raise ValueError(
-                f"{self.path} is not a store, or is damaged ({error}): move it away to begin anew"
-            ) from error
+            self._prepare(connection)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        if _is_blank(connection):
+        if not self.read_only and _is_blank(connection):
             connection.execute("BEGIN IMMEDIATE")  # one process makes the tables, others wait
             if _is_blank(connection):
                 for statement in SCHEMA.split(";\n"):
@@ -178,22 +225,33 @@ class Store:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION:
             raise ValueError(f"{self.path} is a database of another kind, not a store of runs")
+        if version > FORMAT:
+            raise ValueError(
+                f"{self.path} was written by a newer biv (store of version {version}; this version "
+                f"reads {FORMAT}): upgrade biv"
+            )
         if version != FORMAT:
             raise ValueError(
                 f"{self.path} must be a store of version {FORMAT}; found version {version}: use "
                 "the release of biv that wrote it, or begin another store"
             )
+        _require_tables(connection)
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
+        place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
         try:
-            connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            connection = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, uri=True)
         except sqlite3.OperationalError as error:
             raise ValueError(f"{self.path} cannot be used: {error}") from error
+        pieces = iter(range(MOST_PIECES))
+        connection.set_progress_handler(lambda: next(pieces, None) is None, PIECE)
         try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
             yield connection
             if connection.in_transaction:
                 connection.execute("COMMIT")
@@ -205,6 +263,11 @@ class Store:
                     reason = os.strerror(errno.ENOSPC)
                     raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
                 raise ValueError(f"{self.path} cannot be used: {error}") from error
+            if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
+                raise ValueError(
+                    f"{self.path} is not a store, or is damaged ({error}): move it away to begin "
+                    "anew"
+                ) from error
             raise
         finally:
             connection.close()
@@ -257,28 +320,66 @@ class Store:
         return found
 
     def _result(self, connection: sqlite3.Connection, run: Run) -> Result | None:
-        row = connection.execute(
-            "SELECT diverged_at, provenance FROM runs WHERE key = ? AND error IS NULL", (run.key,)
+        found = connection.execute(
+            f"SELECT {', '.join(_Row._fields)} FROM runs WHERE key = ? AND error IS NULL",
+            (run.key,),
         ).fetchone()
-        if row is None:
+        if found is None:
             return None
         blobs = connection.execute("SELECT name, data FROM curves WHERE key = ?", (run.key,))
-        curves = {name: _unpacked(data) for name, data in blobs}
-        return Result(run, **curves, diverged_at=row[0], provenance=json.loads(row[1]))
+        with self._row(run.key):
+            row = _json.convert(found, _Row)
+            if row.spec != run.canonical():
+                raise ValueError("its spec is that of another run")
+            curves = dict(_json.convert(blobs.fetchall(), list[_Curve]))
+            if set(curves) != set(CURVES):
+                raise ValueError(f"its curves must be {', '.join(CURVES)}")
+            stored = _json.decode(row.summary, _Summary)
+            provenance = _json.decode(row.provenance, dict[str, Scalar])
+            lengths = dict.fromkeys(CURVES, run.epochs) | {"test_loss": evaluations(run)}
+            unpacked = {name: _unpacked(data, lengths[name]) for name, data in curves.items()}
+            result = Result(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
+            for name, value in result.summary.items():
+                kept = dict(stored)[name]
+                # Rounding of a mean differs from machine to machine.
+                if value != kept and not np.isclose(_or_nan(value), _or_nan(kept), rtol=1e-4):
+                    raise ValueError(f"its summary has another {name} than its curves")
+            return result
+
+    def _row(self, key: object) -> AbstractContextManager[None]:
+        return _json.damaged(f"{self.path}, run {_checks.shortened(key)}")
+
+    def _run(self, key: str, spec: str) -> Run:
+        with self._row(key):
+            run = Run.from_canonical(spec)
+            if (run.key, run.canonical()) != (key, spec):
+                raise ValueError(f"its key must be the hash of its spec, {run.key}")
+            return run
 
     def failures(self) -> list[Failure]:
         """The runs that could not be trained."""
         with self._connection() as connection:
-            rows = connection.execute(
-                "SELECT spec, error, provenance FROM runs WHERE error IS NOT NULL ORDER BY key"
+            found = connection.execute(
+                f"SELECT {', '.join(_Failed._fields)} FROM runs WHERE error IS NOT NULL "
+                "ORDER BY key"
             ).fetchall()
-        return [Failure(Run.from_canonical(s), e, json.loads(p)) for s, e, p in rows]
+        failures = []
+        for given in found:
+            with self._row(given[0]):
+                row = _json.convert(given, _Failed)
+                provenance = _json.decode(row.provenance, dict[str, Scalar])
+            failures.append(Failure(self._run(row.key, row.spec), row.error, provenance))
+        return failures
 
     def runs(self) -> list[Run]:
         """All runs that are done."""
         with self._connection() as connection:
-            rows = connection.execute("SELECT spec FROM runs WHERE error IS NULL ORDER BY key")
-            return [Run.from_canonical(spec) for (spec,) in rows]
+            found = connection.execute(
+                "SELECT key, spec FROM runs WHERE error IS NULL ORDER BY key"
+            ).fetchall()
+        with _json.damaged(self.path):
+            rows = _json.convert(found, list[tuple[str, str]])
+        return [self._run(key, spec) for key, spec in rows]
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
@@ -286,11 +387,33 @@ def _is_blank(connection: sqlite3.Connection) -> bool:
     return application == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchall()
 
 
+def _require_tables(connection: sqlite3.Connection) -> None:
+    """Check that there are the two tables of a store, and nothing that a query would run.
+
+    Raises:
+        sqlite3.DatabaseError: There is a view, a trigger or another table.
+    """
+    objects = connection.execute("SELECT type, name, rootpage FROM sqlite_master").fetchall()
+    # A virtual table has no page of its own. What begins with sqlite_ is SQLite's.
+    tables = {name for kind, name, page in objects if kind == "table" and page}
+    others = [name for _, name, _ in objects if name not in COLUMNS]
+    if any(not str(name).startswith("sqlite_") for name in others) or not tables >= set(COLUMNS):
+        raise sqlite3.DatabaseError(f"it must have tables {' and '.join(COLUMNS)} and nothing else")
+    for name, columns in COLUMNS.items():
+        found = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
+        if [(column[1], column[6]) for column in found] != [(one, 0) for one in columns]:
+            raise sqlite3.DatabaseError(f"table {name} must have columns {', '.join(columns)}")
+
+
 def _three_bytes(curve: npt.NDArray[Any]) -> Curve:
     """Rounded by a part in 65,000 at most, so that the fourth byte of a number is 0."""
     bits = np.ascontiguousarray(curve, dtype="<f4").view("<u4")
     rounded: Curve = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view("<f4")
     return rounded
+
+
+def _or_nan(value: Any) -> float:
+    return float("nan") if value is None else float(value)
 
 
 def _number(value: np.floating[Any]) -> float | None:
@@ -303,7 +426,19 @@ def _packed(curve: Curve) -> bytes:
     return zlib.compress(raw.T.tobytes(), 9)
 
 
-def _unpacked(data: bytes) -> Curve:
-    raw = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(4, -1)
+def _unpacked(data: bytes, length: int) -> Curve:
+    """Return a curve of a known length; what would be longer is not unpacked.
+
+    Raises:
+        ValueError: It has another length, or the bytes are damaged.
+    """
+    whole = zlib.decompressobj()
+    try:
+        content = whole.decompress(data, 4 * length + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(content) != 4 * length or not whole.eof or whole.unused_data:
+        raise ValueError(f"a curve must have {length} numbers")
+    raw = np.frombuffer(content, dtype=np.uint8).reshape(4, length)
     curve: Curve = np.ascontiguousarray(raw.T).view("<f4").reshape(-1)
     return curve

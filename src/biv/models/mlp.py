@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -59,6 +60,16 @@ class MLP:
             return self.features
         columns = len(self.periodic.columns)
         return self.features - columns + columns * self.periodic.width
+
+    @property
+    def size(self) -> int:
+        """Return the number of parameters."""
+        ends = [self.inputs, *self.widths, self.outputs]
+        count = sum((a + 1) * b for a, b in pairwise(ends))
+        if self.periodic is not None:
+            waves, width = self.periodic.frequencies, self.periodic.width
+            count += len(self.periodic.columns) * (waves + 2 * waves * width + width)
+        return count
 
     def __call__(self, generator: torch.Generator) -> nn.Sequential:
         """A network of this kind, its parameters drawn from `generator`."""

@@ -16,7 +16,7 @@ from biv._pages import named
 from biv.datasets import LabelledTable
 from biv.errorbars import ErrorBars, is_impossible
 from biv.estimator import UNKNOWN
-from biv.findings import FEWEST_JUDGED, TOO_LARGE, VOIDING
+from biv.findings import FEWEST_JUDGED, TOO_LARGE, VOIDING, FindingTold
 from biv.metrics import Score
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence, Judged
@@ -132,7 +132,7 @@ class Comparison:
         return not method.shown_worse and method.to_best.value <= close
 
     @property
-    def finding(self) -> dict[str, str] | None:
+    def finding(self) -> FindingTold | None:
         """What the residuals of rows left out say about the error bars."""
         return None if self.evidence is None else self.evidence.finding
 

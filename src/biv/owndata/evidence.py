@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
-from biv import findings
+from biv import _json, findings
+from biv._json import Count, NonNegative, Number, Positive
 from biv.datasets import LabelledTable
 from biv.estimator import BIVRegressor
+from biv.findings import FindingTold
 from biv.modelfile import plain
 from biv.owndata.inspection import (
     QUANTILES,
@@ -54,6 +58,68 @@ class Judged(NamedTuple):
     variance: Floats
 
 
+Squarable = Annotated[float, Meta(ge=-1e150, le=1e150)]
+Deviation = Annotated[float, Meta(ge=0, le=1e150)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Cloud(TypedDict):
+    """Some rows: label, σ, prediction and its standard deviation."""
+
+    y: list[Squarable]
+    sigma: list[Deviation]
+    predicted: list[Squarable]
+    std: list[Deviation]
+
+
+class Residuals(TypedDict, total=False):
+    """Mean squared residuals in bins of σ², with standard errors."""
+
+    variance: list[NonNegative]
+    mean: list[NonNegative]
+    stderr: list[NonNegative]
+
+
+class Coverage(TypedDict):
+    """Which share of the labels lies in intervals of a level."""
+
+    level: list[Share]
+    found: list[Share]
+
+
+class Bars(TypedDict):
+    """Error bars; see :func:`error_bars`."""
+
+    count: Count
+    zeros: Count
+    quantiles: dict[str, NonNegative]
+    effective_sample_size: dict[str, NonNegative]
+    worth: Positive | None
+    log: bool
+    edges: list[NonNegative]
+    histogram: list[Count]
+    weight_shares: dict[str, list[NonNegative]]
+
+
+class Outlier(TypedDict):
+    """A row that is far from its prediction."""
+
+    where: str
+    y: Number
+    sigma: NonNegative
+    sigma_unknown: bool
+    predicted: Number
+    off: NonNegative
+
+
+class RemarkTold(TypedDict):
+    """A remark as JSON has it."""
+
+    kind: str
+    text: str
+    rows: str
+
+
 @dataclass(frozen=True)
 class Evidence:
     """All that a report draws of a table and of predictions for it, in what JSON has.
@@ -78,19 +144,19 @@ class Evidence:
     """
 
     target: str
-    rows: int
-    looked_at: int
-    judged: int
-    label_variance: float
-    tau2: float
-    epsilon: float | None
-    bars: dict[str, Any] | None
-    cloud: dict[str, list[float]]
-    residuals: dict[str, list[float]]
-    coverage: dict[str, list[float]]
-    look_at: list[dict[str, Any]]
-    remarks: list[dict[str, str]]
-    finding: dict[str, str] | None = None
+    rows: Count
+    looked_at: Count
+    judged: Count
+    label_variance: Positive
+    tau2: NonNegative
+    epsilon: NonNegative | None
+    bars: Bars | None
+    cloud: Cloud
+    residuals: Residuals
+    coverage: Coverage
+    look_at: list[Outlier]
+    remarks: list[RemarkTold]
+    finding: FindingTold | None = None
 
     @classmethod
     def of_model(
@@ -198,7 +264,9 @@ class Evidence:
                 }
                 for k in np.argsort(-off, kind="stable")[:LOOKED_AT]
             ],
-            [] if seen is None else [remark._asdict() for remark in seen.remarks],
+            []
+            if seen is None
+            else [{"kind": r.kind, "text": r.text, "rows": r.rows} for r in seen.remarks],
             None if seen is None else seen.finding.told(),
         )
 
@@ -207,16 +275,51 @@ class Evidence:
         return {"format": FORMAT, **plain(asdict(self))}
 
     @classmethod
-    def from_told(cls, told: dict[str, Any]) -> Evidence:
-        """Back from JSON.
+    def read(cls, path: Path) -> Evidence:
+        """Return the evidence that a file holds.
 
         Raises:
-            ValueError: It is of another version.
+            ValueError: The file is damaged, or of another version.
         """
-        own = dict(told)
-        if (found := own.pop("format", None)) != FORMAT:
-            raise ValueError(f"must be {FORMAT!r}; found {found!r}: train the model again")
-        return cls(**own)
+        found = _json.read(path, cls, FORMAT)
+        with _json.damaged(path):
+            found._check()
+        return found
+
+    def _check(self) -> None:
+        """Check what types do not say.
+
+        Raises:
+            ValueError: Lists that belong together differ in length, or something is missing.
+        """
+        for name in ("cloud", "coverage", "residuals"):
+            _require_equal_lengths(name, getattr(self, name))
+        if not {0.68, 0.95} <= set(self.coverage["level"]):
+            raise ValueError("coverage.level must hold 0.68 and 0.95")
+        if self.bars is None:
+            return
+        if set(self.residuals) != {"variance", "mean", "stderr"}:
+            raise ValueError("residuals must have variance, mean and stderr")
+        for name, found, keys in (
+            ("quantiles", self.bars["quantiles"], {f"{q:g}" for q in QUANTILES}),
+            ("effective_sample_size", self.bars["effective_sample_size"], {"1/σ²", "1/(σ²+τ²)"}),
+        ):
+            if set(found) != keys:
+                raise ValueError(f"bars.{name} must have {', '.join(sorted(keys))}")
+        shares, edges = self.bars["weight_shares"], self.bars["edges"]
+        _require_equal_lengths("bars.weight_shares", shares)
+        if "labels" not in shares:
+            raise ValueError("bars.weight_shares must have labels")
+        rising = len(edges) > 1 and edges == sorted(edges) and edges[-1] > 0
+        if not rising or len(edges) != len(self.bars["histogram"]) + 1:
+            raise ValueError("bars.edges must rise, and be one more than bars.histogram")
+
+
+def _require_equal_lengths(name: str, lists: Mapping[str, Any]) -> None:
+    lengths = {key: len(values) for key, values in lists.items()}
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        found = ", ".join(f"{length} in {key}" for key, length in lengths.items())
+        raise ValueError(f"{name} must have lists of one length, and none empty; found {found}")
 
 
 def _spread_out(count: int) -> npt.NDArray[np.int64]:
@@ -224,9 +327,7 @@ def _spread_out(count: int) -> npt.NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(np.int64))
 
 
-def error_bars(
-    variance: Floats, label_variance: float, tau2: float, epsilon: float | None
-) -> dict[str, Any]:
+def error_bars(variance: Floats, label_variance: float, tau2: float, epsilon: float | None) -> Bars:
     """Of all labels: how large σ² is, and what weights make of it.
 
     Example:
@@ -292,7 +393,7 @@ def weight_shares(
     return found
 
 
-def binned_residuals(variance: Floats, square: Floats) -> dict[str, list[float]]:
+def binned_residuals(variance: Floats, square: Floats) -> Residuals:
     """Mean squared residuals of rows with nearly the same σ², with standard errors.
 
     Example:
@@ -308,7 +409,7 @@ def binned_residuals(variance: Floats, square: Floats) -> dict[str, list[float]]
     }
 
 
-def coverage(off: Floats, levels: Sequence[float] = LEVELS) -> dict[str, list[float]]:
+def coverage(off: Floats, levels: Sequence[float] = LEVELS) -> Coverage:
     """How many labels lie within central intervals of a normal distribution, by their level.
 
     Args:

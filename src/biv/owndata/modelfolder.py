@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv import metrics
+from biv import _json, metrics
 from biv._files import remove, write_atomically
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
 from biv.datasets.tablefiles import Part, require_pandas
 from biv.estimator import BIVRegressor
+from biv.features import Categorical, Ignored
 from biv.findings import ErrorBarWarning
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
@@ -38,12 +39,14 @@ from biv.owndata.room import (
     held,
     require_room,
 )
+from biv.owndata.schemas import read_about, read_comparison, sha256, verify
 from biv.owndata.scores import r2_scores
 from biv.owndata.staging import Staging
 
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "biv model folder 1"
+VERIFIED = (MODEL, EVIDENCE, COMPARISON)  # about.json has the checksum of each that there is
 
 
 class Predicted(NamedTuple):
@@ -178,7 +181,8 @@ class ModelFolder:
                 _write_json(new / EVIDENCE, self.evidence.told(), indent=None)
             if self.comparison is not None:
                 _write_json(new / COMPARISON, self.comparison)
-            _write_json(new / ABOUT, content)
+            checksums = {name: sha256(new / name) for name in VERIFIED if (new / name).is_file()}
+            _write_json(new / ABOUT, content | {"files": checksums})
         for left in folder.glob(UNFINISHED.format("*")):
             remove(left)
 
@@ -207,33 +211,19 @@ class ModelFolder:
             unfinished = any(folder.glob(UNFINISHED.format("*")))
             found = "an unfinished training: train again to go on" if unfinished else "none"
             raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; found {found}")
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            found = content["format"]
-            if found == FORMAT:
-                told = content["target"]
-                interval = told["interval"] and tuple(told["interval"])
-                target = Target(**{**told, "interval": interval})
-                schema, about = Schema.from_told(content["schema"]), content["about"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged: {error!r}") from error
-        if found != FORMAT:
-            raise ValueError(
-                f"{folder} must be a {FORMAT!r}; found {found!r}, of biv {content.get('biv')}, and "
-                f"this is biv {metadata.version('biv')}"
-            )
-        evidence, comparison = (
-            _read_json(files.current(name)) if for_report else None
-            for name in (EVIDENCE, COMPARISON)
-        )
-        return cls(
-            BIVRegressor.load(files.current(MODEL)),
-            schema,
-            target,
-            about,
-            None if evidence is None else Evidence.from_told(evidence),
-            comparison,
-        )
+        content = read_about(path, FORMAT)
+        schema, target, checksums = content["schema"], content["target"], content.get("files", {})
+        model_file, evidence_file, comparison_file = map(files.current, VERIFIED)
+        verify(model_file, checksums)
+        model = BIVRegressor.load(model_file)
+        with _json.damaged(path):
+            _require_together(schema, model)
+        evidence = comparison = None
+        if for_report and verify(evidence_file, checksums):
+            evidence = Evidence.read(evidence_file)
+        if for_report and verify(comparison_file, checksums):
+            comparison = read_comparison(comparison_file, target.name, "is damaged")
+        return cls(model, schema, target, content["about"], evidence, comparison)
 
     def predict(self, part: Part) -> Predicted:
         """The true labels of some rows of a file, and what is to be known about them."""
@@ -247,12 +237,21 @@ def _write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 
     write_atomically(path, f"{text}\n".encode())
 
 
-def _read_json(path: Path) -> Any:
-    """What a file says; None if it is not there."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+def _require_together(schema: Schema, model: BIVRegressor) -> None:
+    """Check that the model wants the features that the schema gives.
+
+    Raises:
+        ValueError: It wants others.
+    """
+    given = [(name, own.holds_text) for own in schema.columns for name in own.features]
+    rules = model._fitted.encoder.columns
+    names = list(getattr(model, "feature_names_in_", []))
+    if names != [name for name, _ in given] or len(names) != len(rules):
+        raise ValueError("schema.columns must give the features that the model was trained on")
+    for (name, text), rule in zip(given, rules, strict=True):
+        if not isinstance(rule, Ignored) and isinstance(rule, Categorical) != text:
+            kind = "categories" if isinstance(rule, Categorical) else "numbers"
+            raise ValueError(f"schema.columns must give {kind} for {name!r}, as in training")
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from biv import findings, modules
+from biv import _json, findings, modules
 from biv._progress import progress_bar
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
@@ -29,7 +29,7 @@ from biv.datasets.tablefiles import Files
 from biv.datasets.tables import chosen_columns, require_columns
 from biv.errorbars import ErrorBars
 from biv.estimator import BIVRegressor
-from biv.fitted import Fitted, Part, mlp_from_told
+from biv.fitted import Fitted, Part
 from biv.fitting import Fitting, raw
 from biv.modelfile import plain
 from biv.models import MLP
@@ -167,7 +167,8 @@ def train_streamed(
         shards = plan["shards"]  # whatever the number of processes that it was begun by
         dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
     mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-    encoding, recipe = Encoding.from_told(plan["encoding"]), mlp_from_told(plan["recipe"])
+    with _json.damaged(checkpoint, "is not a complete checkpoint: start again without it"):
+        encoding, recipe = Encoding.from_told(plan["encoding"]), _json.convert(plan["recipe"], MLP)
     learned = {group: own.learned for group, own in surveys.items()}
     stream = Stream(
         [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
@@ -196,7 +197,8 @@ def train_streamed(
         device=_device(),
     )
     if state is not None:
-        training.load_state_dict(state)
+        with _json.damaged(checkpoint, "is not a complete checkpoint: start again without it"):
+            training.load_state_dict(state)
     with steady_machine(threads):
         training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
     if not ranks.is_first:

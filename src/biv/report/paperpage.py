@@ -33,6 +33,7 @@ from biv.report.page import (
 )
 
 POINTS = 150  # of a curve, at most: more than a screen shows of it
+MOST_SEEDS = 1000  # that a report is of; a damaged store may name any
 GAUGE = 0.4  # the difference to the paper that fills a gauge
 AXIS = (0.25, 4.0)  # the ratios that an interval is drawn between
 TONES = {"holds": "good", "fails": "bad", "undecided": "open"}
@@ -67,7 +68,7 @@ def contents(store: Store) -> list[Chosen]:
         for preset in PRESETS.values():
             asked = {run for run in _asked(dataset, preset.name, 1) if run in seeds}
             if asked:
-                own = [seed for run in asked for seed in seeds[run]]
+                own = [seed for run in asked for seed in seeds[run] if seed < MOST_SEEDS] or [0]
                 found.append(Chosen(dataset, preset.name, max(own) + 1, len(own)))
     return sorted(found, key=lambda chosen: -chosen.runs)
 

@@ -90,7 +90,10 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
             f"{path} is not a complete checkpoint: move it away to start anew"
         ) from error
     if found != FORMAT:
-        raise ValueError(f"{path} must be a {FORMAT!r}; found {found!r}")
+        raise ValueError(
+            f"{path} must be a {FORMAT!r}; found {found!r}: it is of another version of biv. Start "
+            "again: move it away, or finish with the version that wrote it"
+        )
     return dict(state)
 
 

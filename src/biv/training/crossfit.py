@@ -353,7 +353,7 @@ class _Saved:
         self.stack = stack
         state = resume(stack, self.file)
         if state is not None:
-            if "choice" not in state:
+            if set(state.get("choice", ())) != set(choice.state_dict()):
                 raise ValueError(f"{path} is of another training: move it away to start anew")
             vars(choice).update(state["choice"])
         self.state = self._taken()

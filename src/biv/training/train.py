@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from biv import _checks
+from biv import _checks, _json
 from biv._pages import named
 from biv._progress import progress_bar
 from biv._warnings import warn
@@ -242,6 +242,6 @@ def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | Non
         training.load_state_dict(state)
     except KeyError as error:
         raise ValueError(f"{path} is not a complete checkpoint: it lacks {error}") from error
-    except ValueError as error:
+    except _json.FAILURES as error:
         raise ValueError(f"{path}: {error}. Move it away to start anew") from error
     return state if training.step else None
