@@ -224,7 +224,19 @@ def test_a_training_holds_its_folder(monkeypatch, capsys):
     assert "new is being written by another process" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("here")
+@pytest.fixture
+def usual_signals():
+    """Handlers as a terminal gives them: a process in the background may have to ignore SIGINT."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("here", "usual_signals")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_a_command_once_it_has_cleaned_up(monkeypatch, capsys, name):
     number = getattr(signal, name)

@@ -66,21 +66,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         print("biv: there is not enough memory for this", file=sys.stderr)
         return 2
-    except (ValueError, OSError, RuntimeError, ArithmeticError) as caught:
-        error: Exception = caught
-        if isinstance(caught, OSError) and caught.filename is None and caught.errno in NO_SPACE:
-            error = WriteError(caught.errno, caught.strerror, "standard output")
-            _discard_output()  # or the end of the process tries once more
-        said = str(error)
-        helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
-        about = "command" if isinstance(error, FileNotFoundError) else options.helps
-        page = _pages.named(about) if helps else ""
-        print(f"biv: {said}{page}", file=sys.stderr)
-        failed = isinstance(error, (DivergedError, RuntimeError, WriteError))
-        return 1 if failed else 2
+    except (ValueError, OSError, RuntimeError, ArithmeticError) as error:
+        return _failed(error, options)
     except KeyboardInterrupt as error:
         print(f"\nbiv: interrupted; {options.interrupted}", file=sys.stderr)
         return error.exit_code if isinstance(error, _signals.Interrupted) else 130
+
+
+def _failed(error: Exception, options: argparse.Namespace) -> int:
+    """Say what went wrong; return the exit code."""
+    if isinstance(error, OSError) and error.filename is None and error.errno in NO_SPACE:
+        error = WriteError(error.errno, error.strerror, "standard output")
+        _discard_output()  # or the end of the process tries once more
+    said = str(error)
+    helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
+    about = "command" if isinstance(error, FileNotFoundError) else options.helps
+    print(f"biv: {said}{_pages.named(about) if helps else ''}", file=sys.stderr)
+    return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError)) else 2
 
 
 def _discard_output() -> None:
