@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/choices.py                       everything, twenty minutes
     .venv/bin/python benchmarks/choices.py --seeds 1             a quick look
+    .venv/bin/python benchmarks/choices.py --parts outputs       one part of the report
     .venv/bin/python benchmarks/choices.py --out choices.md      writes the report to a file as well
 
 All errors are mean squared errors to clean test labels, divided by the variance of clean labels.
@@ -60,6 +61,7 @@ OUTPUTS = {  # two labels of the same rows each
     "regional, linear": ("regional", "linear"),
 }
 MISSING = (0.0, 0.3, 0.7)
+PARTS = ("embeddings", "epochs", "outputs")
 
 
 def simulated(name, seed):
@@ -132,8 +134,8 @@ def quietly(measure, cell):
     return measure(cell)
 
 
-def report(seeds, jobs):
-    """Yield the lines of the report."""
+def report(seeds, jobs, parts):
+    """Yield the lines of the report, or of some parts of it."""
     yield f"Machine: {machine()}."
     yield ""
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -141,10 +143,13 @@ def report(seeds, jobs):
         def measured(measure, cells):
             return sorted(pool.imap_unordered(partial(quietly, measure), cells))
 
-        yield from embeddings(measured(embedding, list(product(TABLES, range(seeds)))))
-        yield from epochs(measured(wrong_error_bars, range(4 * seeds)))
-        cells = list(product(OUTPUTS, MISSING, range(seeds)))
-        yield from several(measured(outputs, cells))
+        if "embeddings" in parts:
+            yield from embeddings(measured(embedding, list(product(TABLES, range(seeds)))))
+        if "epochs" in parts:
+            yield from epochs(measured(wrong_error_bars, range(4 * seeds)))
+        if "outputs" in parts:
+            cells = list(product(OUTPUTS, MISSING, range(seeds)))
+            yield from several(measured(outputs, cells))
 
 
 def embeddings(results):
@@ -202,9 +207,10 @@ def main():
     )
     options.add_argument("--seeds", type=int, default=3, help="draws of each table (default: 3)")
     options.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
     options.add_argument("--out", type=Path, help="a file to write the report to as well")
     given = options.parse_args()
-    publish(report(given.seeds, given.jobs), given.out)
+    publish(report(given.seeds, given.jobs, given.parts), given.out)
 
 
 if __name__ == "__main__":
