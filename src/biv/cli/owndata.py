@@ -59,7 +59,8 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
             "--keep",
             [],
             "learn from these even if they look like identifiers (text of which at least 95 %% of "
-            "the filled cells are distinct) or like copies of the label",
+            "the filled cells are distinct, or half of them if there are more than 100 texts) or "
+            "like copies of the label",
         ),
         ("--category", [], "numeric columns to treat as categories (for example, post codes)"),
     ):
