@@ -292,7 +292,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _arrays.refuse_mask(name, column)
             _arrays.refuse_tensor(name, column)
         table = self._table(X, reset=True)
-        with _arrays.naming_overflow("y"):
+        with _arrays.checking("y"):
+            y = _arrays.of_cells("y", y)
             y = check_array(
                 y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
             )
@@ -392,7 +393,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if reset and len(X) < FEWEST_ROWS:
                 raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
             return X
-        with _arrays.naming_overflow("X"):
+        with _arrays.checking("X"):
+            if not hasattr(X, "iloc"):
+                X = _arrays.of_cells("X", X, ": use a pandas frame, whose text is categories")
             return validate_data(
                 self,
                 X,
@@ -748,7 +751,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def _importance(sample_weight: Any, rows: Array) -> Array:
     """Checked sample weights, of a size that float32 and sums of them have room for."""
-    with _arrays.naming_overflow("sample_weight"):
+    with _arrays.checking("sample_weight"):
+        sample_weight = _arrays.of_cells("sample_weight", sample_weight)
         weight: Array = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
     largest = weight.max(initial=0.0)
     ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE
