@@ -273,6 +273,18 @@ def test_gaps_of_pandas_are_nan_wherever_nan_is_allowed():
         np.testing.assert_array_equal(model.predict(rows), plain.predict(np.c_[x, gaps]))
 
 
+@pytest.mark.parametrize("argument", ["X", "y", "y_std", "sample_weight"])
+def test_complex_numbers_are_refused_in_few_words(argument):
+    x, y, std = table()
+    given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
+    given[argument] = given[argument] + 1j
+    with pytest.raises(
+        ValueError, match=f"^{argument} must hold .* must be real; found c"
+    ) as error:
+        biv.BIVRegressor(**QUICK).fit(**given)
+    assert len(str(error.value)) < 200
+
+
 def test_rows_of_different_lengths_are_refused_by_the_name_of_the_argument():
     x, y, _ = table()
     with pytest.raises(ValueError, match="^X must be an array of numbers: .*inhomogeneous"):

@@ -76,8 +76,6 @@ def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
     refuse_tensor(name, given)
     array = np.asarray(of_cells(name, given))
     try:
-        if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
-            raise TypeError("they must be real; found complex ones")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
@@ -97,12 +95,18 @@ def of_cells(name: str, given: Any, hint: str = "") -> Any:
 
     Raises:
         CellError: A cell is no number; the message names its row, and its column if there are some.
-        ValueError: A cell is an integer too large for a float, or the rows differ in length.
+        ValueError: A cell is an integer too large for a float, the rows differ in length, or the
+            numbers are complex.
     """
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers: {error}{see(name)}") from error
+    if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
+        raise ValueError(
+            f"{name} must hold numbers: they must be real; found {array.dtype} (Complex data not "
+            f"supported, as scikit-learn says it){see(name)}"
+        )
     if array.ndim == 0 or array.dtype.kind not in "OSU":
         return given
     with suppress(TypeError, ValueError, OverflowError):  # nearly always, and quickly
