@@ -1376,12 +1376,15 @@ MUTANTS = [
     *of(
         "cli/__init__.py",
         "test_pages.py test_cli.py",
-        ('_pages.named(about) if helps else ""', '""'),
+        ("{_pages.named(about) if helps else ''}", ""),
         ('"command" if isinstance(error, FileNotFoundError) else ', ""),
         (' and "biv docs" not in said', ""),
         ("isinstance(error, (ValueError, FileNotFoundError)) and", ""),
         ('errors="replace"', 'errors="strict"'),
-        ("return 1 if failed else 2", "return 2"),
+        (
+            "return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError))",
+            "return 2 if 0",
+        ),
     ),
     *of(
         "owndata/schemas.py",

@@ -438,7 +438,7 @@ def test_error_bars_are_sliced_with_the_rows(routing):
             {"y_var": np.full(50, np.inf)},
             "every output must have at least 2 labels to learn from.*found 0",
         ),
-        ({}, {"y_std": ["±1"] * 50}, "y_std must hold numbers: could not convert"),
+        ({}, {"y_std": ["±1"] * 50}, "y_std must hold numbers; found '±1' in row 0"),
         ({"unknown_variance": "mean"}, {}, "unknown_variance must be one of 'raise', .* 'mean'"),
         ({"calibrate_variance": True}, {}, "calibrate_variance=True needs y_var or y_std"),
         (

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from biv.fitted import RowError
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 QUICK = {"members": 2, "folds": 2, "max_epochs": 2, "epsilon": 0.05, "random_state": 0}
 ROWS = 40
+GAPS = pd.Series([None, *range(ROWS - 1)], dtype="Int64")
 
 
 def table(seed=0):
@@ -231,3 +233,65 @@ def test_scores_hold_at_extreme_numbers(fitted):
 def test_error_bars_of_pandas_with_gaps_of_their_own_are_unknown_there():
     gaps = pd.Series([0.5, None, 2.0]).convert_dtypes()
     assert errorbars.read(np.zeros(3), None, gaps).unknown[:, 0].tolist() == [False, True, False]
+
+
+def odd_cell(argument, cell):
+    """Arguments of a fit, one cell of one of which is this."""
+    x, y, std = table()
+    given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
+    given[argument] = given[argument].astype(object)
+    given[argument][(3, 1) if argument == "X" else 3] = cell
+    return given
+
+
+@pytest.mark.parametrize("argument", ["X", "y", "y_std", "sample_weight"])
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ("x" * 5000, r"'x+'\.\.\. \(5,000 characters\)"),
+        (b"x", "b'x'"),
+        (pd.Timestamp(0), "Timestamp.* not 'Timestamp'"),
+        ([1.0, 2.0], r"\[1.0, 2.0\]"),
+    ],
+)
+def test_a_cell_that_is_no_number_is_named_with_its_argument_and_row(argument, cell, found):
+    where = "row 3, column 1" if argument == "X" else "row 3"
+    with pytest.raises(ValueError, match=f"^{argument} must hold numbers; found .*in {where}") as e:
+        biv.BIVRegressor(**QUICK).fit(**odd_cell(argument, cell))
+    assert re.search(found, str(e.value))
+    assert len(str(e.value)) < 300
+
+
+def test_gaps_of_pandas_are_nan_wherever_nan_is_allowed():
+    x, _, _ = table()
+    gaps = GAPS.to_numpy(dtype=float, na_value=np.nan)
+    rows = pd.DataFrame(x).assign(gaps=GAPS).to_numpy()  # of objects
+    settings = {**QUICK, "unknown_variance": "median"}
+    plain = biv.BIVRegressor(**settings).fit(np.c_[x, gaps], gaps, y_std=gaps)
+    for given in (GAPS, GAPS.to_numpy(), GAPS.tolist()):
+        model = biv.BIVRegressor(**settings).fit(rows, given, y_std=given)
+        np.testing.assert_array_equal(model.predict(rows), plain.predict(np.c_[x, gaps]))
+
+
+@pytest.mark.parametrize("argument", ["X", "y", "y_std", "sample_weight"])
+def test_complex_numbers_are_refused_in_few_words(argument):
+    x, y, std = table()
+    given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
+    given[argument] = given[argument] + 1j
+    with pytest.raises(
+        ValueError, match=f"^{argument} must hold .* must be real; found c"
+    ) as error:
+        biv.BIVRegressor(**QUICK).fit(**given)
+    assert len(str(error.value)) < 200
+
+
+def test_rows_of_different_lengths_are_refused_by_the_name_of_the_argument():
+    x, y, _ = table()
+    with pytest.raises(ValueError, match="^X must be an array of numbers: .*inhomogeneous"):
+        biv.BIVRegressor(**QUICK).fit([*x.tolist()[1:], [1.0]], y)
+
+
+def test_numpy_says_nothing_of_features_whose_sum_overflows():
+    x, y, _ = table()
+    x[:, 0] = 1.7e308 * (-1.0) ** np.arange(ROWS)  # +inf here, -inf there, and NaN in all
+    assert np.isfinite(biv.BIVRegressor(**QUICK).fit(x, y).predict(x)).all()

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from biv.cli import main
+from biv.datasets import read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -69,3 +72,45 @@ def test_labels_and_error_bars_whose_powers_overflow_are_named(
     assert main([*train, "--out", str(tmp_path / "model")]) == 2
     said = capsys.readouterr().err
     assert f"row 8, column '{column}' must be {wanted}" in said
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (pa.array([2**50], pa.timestamp("ms")), "<value out of range: 1125899906842624>"),
+        (pa.array([2**30], pa.date32()), "<value out of range: 1073741824>"),
+    ],
+)
+def test_a_date_that_python_has_no_room_for_is_named_like_any_other_cell(tmp_path, cells, found):
+    path = tmp_path / "d.parquet"
+    pq.write_table(pa.table({"a": pa.array([1.0]), "y": cells}), path)
+    with pytest.raises(ValueError, match=rf"d\.parquet, row 1, column 'y' must be .*'{found}'"):
+        read_table(path, target="y")
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "said"),
+    [
+        (lambda t: t.assign(y=1.0), {"y": "Y"}, "nothing can be learned"),
+        (lambda t: t.assign(err=0.0), {"err": "E"}, "every error bar in column"),
+        (lambda t: t.assign(err=np.nan), {"err": "E"}, "no error bar in column"),
+        (lambda t: t.assign(y=np.nan), {"y": "Y"}, "must have rows with a"),
+        (lambda t: t.assign(a=t.y), {"a": "A", "y": "Y"}, "must not repeat the label"),
+        (
+            lambda t: t.assign(a=t.a.where(t.index > 3), b=range(len(t)), y=t.y.where(t.index > 3)),
+            {"a": "A", "b": "B", "y": "Y"},
+            "mostly distinct integers",
+        ),
+        (lambda t: t.assign(day=[f"t {k}" for k in range(len(t))]), {"day": "D"}, "was left out"),
+    ],
+)
+def test_a_long_name_of_a_column_does_not_fill_the_screen(tmp_path, capsys, change, names, said):
+    long = {name: 5000 * letter for name, letter in names.items()}
+    frame = table(rows=120).astype({"a": float, "y": float, "err": float})
+    change(frame).rename(columns=long).to_csv(tmp_path / "d.csv", index=False)
+    columns = ["--target", long.get("y", "y"), "--target-std", long.get("err", "err")]
+    main(["inspect", str(tmp_path / "d.csv"), *columns])
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert "5,000 characters" in printed
+    assert max(map(len, printed.splitlines())) < 1000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -73,22 +74,67 @@ def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
     """
     refuse_mask(name, given)
     refuse_tensor(name, given)
+    array = np.asarray(of_cells(name, given))
     try:
-        array = np.asarray(given)
-        if array.dtype == object and hasattr(given, "to_numpy"):  # pandas, with its own gaps
-            array = given.to_numpy(dtype=np.float64, na_value=np.nan)
-        if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
-            raise TypeError("they must be real; found complex ones")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
 
 
-@contextmanager
-def naming_overflow(name: str) -> Iterator[None]:
-    """Name the argument that holds an integer beyond all floats."""
+class CellError(TypeError, ValueError):
+    """A cell is no number; NumPy raises one or the other, by the type of the cell."""
+
+
+def of_cells(name: str, given: Any, hint: str = "") -> Any:
+    """Return Python objects and texts as float64, None and pandas.NA as NaN; all else as given.
+
+    Args:
+        name: Of the argument.
+        given: An array-like.
+        hint: How to have other cells than numbers.
+
+    Raises:
+        CellError: A cell is no number; the message names its row, and its column if there are some.
+        ValueError: A cell is an integer too large for a float, the rows differ in length, or the
+            numbers are complex.
+    """
     try:
-        yield
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}{see(name)}") from error
+    if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
+        raise ValueError(
+            f"{name} must hold numbers: they must be real; found {array.dtype} (Complex data not "
+            f"supported, as scikit-learn says it){see(name)}"
+        )
+    if array.ndim == 0 or array.dtype.kind not in "OSU":
+        return given
+    with suppress(TypeError, ValueError, OverflowError):  # nearly always, and quickly
+        return array.astype(np.float64)
+    numbers = np.empty(array.shape)
+    gaps = (None, getattr(sys.modules.get("pandas"), "NA", None))
+    for place, cell in np.ndenumerate(array.astype(object)):  # NumPy has its own texts
+        where = f"in row {place[0]}" + (f", column {place[1]}" if len(place) > 1 else "")
+        try:
+            numbers[place] = np.nan if any(cell is gap for gap in gaps) else float(cell)
+        except OverflowError:
+            raise ValueError(
+                f"{name} must be finite; found an integer too large for a float {where}"
+            ) from None
+        except (TypeError, ValueError) as error:
+            found = f"{_checks.shortened(cell)} {where}"
+            if isinstance(error, TypeError):  # a ValueError repeats the cell, of any length
+                found += f": {error}"
+            raise CellError(f"{name} must hold numbers; found {found}{hint}{see(name)}") from None
+    return numbers
+
+
+@contextmanager
+def checking(name: str) -> Iterator[None]:
+    """Have scikit-learn's checks name the argument, and NumPy say nothing of huge numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
     except OverflowError:
         raise ValueError(f"{name} must be finite; found an integer too large for a float") from None
 

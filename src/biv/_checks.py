@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
+import shlex
 from numbers import Real
 from typing import NamedTuple
 
@@ -256,6 +257,16 @@ def shortened(value: object) -> str:
     if len(value) <= SHOWN:
         return repr(value)
     return f"{value[: SHOWN // 4]!r}... ({len(value):,} characters)"
+
+
+def in_shell(name: str) -> str:
+    """Return a name as a shell takes it, for a command in a message; "NAME" for a long one.
+
+    Example:
+        >>> in_shell("two words"), in_shell("x" * 1000)
+        ("'two words'", 'NAME')
+    """
+    return shlex.quote(name) if len(name) <= SHOWN else "NAME"
 
 
 def describe(value: object) -> str:

@@ -39,6 +39,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from biv import _arrays, _checks, _json, errorbars, metrics, modelfile
+from biv._checks import shortened
 from biv._pages import helps_with, see
 from biv._warnings import warn
 from biv.datasets import FeatureScaler
@@ -292,7 +293,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _arrays.refuse_mask(name, column)
             _arrays.refuse_tensor(name, column)
         table = self._table(X, reset=True)
-        with _arrays.naming_overflow("y"):
+        with _arrays.checking("y"):
+            y = _arrays.of_cells("y", y)
             y = check_array(
                 y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
             )
@@ -379,7 +381,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The names of the columns of a frame, and their places in an array."""
         names = list(X.columns) if hasattr(X, "columns") else []
         if isinstance(self.keep, str) or (lost := [n for n in self.keep if n not in names]):
-            found = repr(self.keep) if isinstance(self.keep, str) else f"{lost[0]!r}, which X lacks"
+            found = (
+                shortened(self.keep)
+                if isinstance(self.keep, str)
+                else f"{shortened(lost[0])}, which X lacks"
+            )
             raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
         return names or range(self.n_features_in_)
 
@@ -392,7 +398,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if reset and len(X) < FEWEST_ROWS:
                 raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
             return X
-        with _arrays.naming_overflow("X"):
+        with _arrays.checking("X"):
+            if not hasattr(X, "iloc"):
+                X = _arrays.of_cells("X", X, ": use a pandas frame, whose text is categories")
             return validate_data(
                 self,
                 X,
@@ -748,7 +756,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def _importance(sample_weight: Any, rows: Array) -> Array:
     """Checked sample weights, of a size that float32 and sums of them have room for."""
-    with _arrays.naming_overflow("sample_weight"):
+    with _arrays.checking("sample_weight"):
+        sample_weight = _arrays.of_cells("sample_weight", sample_weight)
         weight: Array = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
     largest = weight.max(initial=0.0)
     ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE
@@ -798,15 +807,16 @@ def _without_identifiers(
         if not isinstance(rule, Categorical):
             continue
         name, filled = table.columns[place], int(table.iloc[:, place].notna().sum())
+        quoted = shortened(name)
         count = len(rule.values) - (MISSING in rule.values)
         if is_identifier(count, filled) and name not in keep:
             left_out[place] = (
-                f"column {name!r} was left out: {count:,} distinct texts in {filled:,} filled "
-                f"cells, as identifiers have (keep=[{name!r}] keeps it)"
+                f"column {quoted} was left out: {count:,} distinct texts in {filled:,} filled "
+                f"cells, as identifiers have (keep=[{quoted}] keeps it)"
             )
         elif count > max(MANY_CATEGORIES, filled / 2):
             warn(
-                f"column {name!r} has {count} categories in {filled} filled cells, and each "
+                f"column {quoted} has {count} categories in {filled} filled cells, and each "
                 "becomes a column: is it an identifier, or numbers read as text?"
             )
     if len(left_out) == len(encoder.columns):
@@ -824,8 +834,9 @@ def _warn_of_copies(
     columns = [(names[place], values) for place, values in columns_of(table, asked)]
     for label in y.T:
         for name, correlation in label_copies(columns, label).items():
-            kept = "" if isinstance(names, range) else f", or name it in keep=[{name!r}]"
+            quoted = shortened(name)
+            kept = "" if isinstance(names, range) else f", or name it in keep=[{quoted}]"
             warn(
-                f"column {name!r} of X repeats the label (rank correlation {correlation:+.4f}): "
+                f"column {quoted} of X repeats the label (rank correlation {correlation:+.4f}): "
                 f"leave it out if it was computed from the label{kept}"
             )

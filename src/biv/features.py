@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import _json
+from biv._checks import shortened
 
 Array = npt.NDArray[Any]
 
@@ -149,7 +150,7 @@ class FeatureEncoder:
             if isinstance(rule, Categorical) != (values.dtype == object):
                 kinds = ("numbers", "categories")
                 wanted = kinds[isinstance(rule, Categorical)]
-                name = repr(table.columns[number]) if hasattr(table, "columns") else number
+                name = shortened(table.columns[number]) if hasattr(table, "columns") else number
                 raise ValueError(f"column {name} must hold {wanted}, as in training")
             parts += rule.encode(values)
         return np.stack(parts, axis=1)
@@ -245,8 +246,8 @@ def columns_of(table: Any, places: Sequence[int] | None = None) -> Iterator[tupl
             yield place, text
         else:
             raise ValueError(
-                f"column {table.columns[place]!r} must hold numbers, truth values or categories; "
-                f"found {column.dtype}: turn dates into numbers first, days say"
+                f"column {shortened(table.columns[place])} must hold numbers, truth values or "
+                f"categories; found {column.dtype}: turn dates into numbers first, days say"
             )
 
 
@@ -254,12 +255,14 @@ def _floats(column: Any, name: object) -> Array:
     try:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
-        raise ValueError(f"column {name!r} must be finite; found an integer too large") from None
+        raise ValueError(
+            f"column {shortened(name)} must be finite; found an integer too large"
+        ) from None
 
 
 def _finite(values: Array, name: object) -> Array:
     infinite = np.isinf(values)
     if infinite.any():
         row = int(np.flatnonzero(infinite)[0])
-        raise ValueError(f"column {name!r} must be finite; found infinity in row {row}")
+        raise ValueError(f"column {shortened(name)} must be finite; found infinity in row {row}")
     return values

@@ -13,6 +13,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from biv import _checks, _json, errorbars, modelfile
+from biv._checks import shortened
 from biv._json import NonNegative, Positive
 from biv.datasets import FeatureScaler, LabelScaler
 from biv.errorbars import ErrorBars
@@ -61,7 +62,7 @@ class RowError(ValueError):
         """With what was found in the cell."""
         error = cls(
             f"X must hold numbers that the model has a finite prediction for; found {found:g} in "
-            f"row {row}, column {column!r}"
+            f"row {row}, column {shortened(column)}"
         )
         error.row, error.column = row, column
         return error

@@ -12,7 +12,7 @@ from fuzz.laws import one_of, require_finite
 HUGE = (1e38, 4e38, -4e38, 1e154, 1e200, 1e300, 1.7e308)
 ARGUMENT = re.compile(r"\b(X|y|y_var|y_std|sample_weight|column|feature|row|rows|labels?)\b")
 # In scikit-learn's own words, which its conventions want.
-STANDARD = re.compile(r"Sample weights|Found array with|Found input variables|Complex data not")
+STANDARD = re.compile(r"Sample weights|Found array with|Found input variables")
 NAMES = ("a", "b", "c", "d")
 
 

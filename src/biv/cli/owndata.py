@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from biv._checks import shortened
 from biv._files import WriteError
 from biv._progress import progress_bar
 from biv.datasets import LabelledTable, Target
@@ -169,7 +170,7 @@ def read(options: argparse.Namespace) -> LabelledTable:
             after_part=bar.update,
         )
     if table.unlabelled:
-        note(f"{table.unlabelled:,} rows have no {options.target!r} and were left out")
+        note(f"{table.unlabelled:,} rows have no {shortened(options.target)} and were left out")
     from biv.owndata.learnable import column_remarks, refuse_copies
 
     for remark in column_remarks(table.schema, table.features, options.keep):
@@ -185,7 +186,9 @@ def _note_missing(table: LabelledTable) -> None:
     gaps = table.features.isna().sum()
     gaps = gaps[gaps > 0]
     if len(gaps):
-        shown = ", ".join(f"{count:,} in {name!r}" for name, count in gaps[:COLUMNS_SHOWN].items())
+        shown = ", ".join(
+            f"{count:,} in {shortened(name)}" for name, count in gaps[:COLUMNS_SHOWN].items()
+        )
         more = f" and {len(gaps) - COLUMNS_SHOWN} more columns" if len(gaps) > COLUMNS_SHOWN else ""
         note(
             f"missing cells: {shown}{more}; a number becomes the median of its column, with a "
@@ -201,10 +204,10 @@ def _note_names(table: LabelledTable) -> None:
         (target.std, SQUARED, "--target-var"),
     ):
         if name is not None and taken.search(name.casefold()):
-            note(f"by its name, column {name!r} may be for {option} (biv docs error-bars)")
+            note(f"by its name, column {shortened(name)} may be for {option} (biv docs error-bars)")
     if target.error_bars:
         for name in _near(target, table.schema.names):
-            note(f"column {name!r} is learned from: is it an error bar (--ignore)?")
+            note(f"column {shortened(name)} is learned from: is it an error bar (--ignore)?")
 
 
 def note_zeros(table: LabelledTable) -> None:
@@ -250,7 +253,7 @@ def note(text: str) -> None:
 def note_no_error_bars(target: Target, learned_from: Iterable[str]) -> None:
     """That all labels count alike, and which column may have been meant."""
     for name in _near(target, learned_from):
-        note(f"column {name!r} is learned from: is it the error bar (--target-std)?")
+        note(f"column {shortened(name)} is learned from: is it the error bar (--target-std)?")
     note("no error bars were given: all labels count alike, and their noise is in every error")
 
 

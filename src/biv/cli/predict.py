@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from biv._checks import shortened
 from biv._progress import progress_bar
 from biv.cli import owndata
 from biv.cli.parsing import add_command
@@ -74,10 +75,14 @@ def call(options: argparse.Namespace) -> int:
         )
     columns = [options.name, f"{options.name}_std"]
     told = {"out": str(out), "rows": rows, "columns": columns}
-    owndata.show(options, told, f"{rows:,} rows, with {columns[0]!r} and {columns[1]!r}.\n{out}")
+    owndata.show(
+        options,
+        told,
+        f"{rows:,} rows, with {shortened(columns[0])} and {shortened(columns[1])}.\n{out}",
+    )
     return 0
 
 
 def _note_unseen(counts: Mapping[str, int]) -> None:
-    shown = ", ".join(f"{count:,} in {name!r}" for name, count in counts.items())
+    shown = ", ".join(f"{count:,} in {shortened(name)}" for name, count in counts.items())
     owndata.note(f"categories that training has not seen, as none of those it knows: {shown}")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from biv import _json
+from biv._checks import shortened
 from biv.datasets.tablefiles import (
     Files,
     Part,
@@ -352,7 +353,8 @@ class Schema:
             own = column(part)
             if both := sorted(set(own) & set(features)):
                 raise ValueError(
-                    f"{part.path}: two columns give a feature {both[0]!r}: leave one of them out"
+                    f"{part.path}: two columns give a feature {shortened(both[0])}: leave one of "
+                    "them out"
                 )
             features |= own
         return features

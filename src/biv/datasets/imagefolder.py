@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from biv._checks import shortened
 from biv._pages import helps_with
 from biv._warnings import warn
 from biv.datasets.imagefiles import Folder
@@ -171,7 +172,7 @@ class _Names:
 
 def _few(names: Sequence[str]) -> str:
     more = ", …" if len(names) > SHOWN else ""
-    return ", ".join(repr(name) for name in names[:SHOWN]) + more
+    return ", ".join(map(shortened, names[:SHOWN])) + more
 
 
 def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]:
@@ -179,7 +180,9 @@ def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]
     for name in (image, *target.names):
         files.require(name)
     if image in target.names:
-        raise ValueError(f"{image!r} cannot hold the names of images and labels or error bars")
+        raise ValueError(
+            f"{shortened(image)} cannot hold the names of images and labels or error bars"
+        )
     found: dict[str, list[_Label]] = {}
     for part in files.parts([image, *target.names]):
         cells, y, variance = part.text(image), target.labels(part), target.variances(part)
@@ -193,7 +196,7 @@ def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]
             if not np.isnan(label.y):
                 own.append(label)
     if not any(found.values()):
-        raise ValueError(f"{files} must have rows with a {target.name!r}; found none")
+        raise ValueError(f"{files} must have rows with a {shortened(target.name)}; found none")
     if repeated := sum(len(own) > 1 for own in found.values()):
         warn(f"{repeated} images have several labels, which are combined by inverse variance")
     return found

@@ -85,7 +85,11 @@ class Part(NamedTuple):
         """
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            found = str(self.cells.column(name)[row].as_py())
+            cell = self.cells.column(name).slice(row, 1)
+            try:
+                found = str(cell[0].as_py())
+            except (ValueError, OverflowError):  # a date that Python has no room for
+                found = cell.to_string(skip_new_lines=True).strip("[]")
             raise ValueError(
                 f"{self.path}, row {self.start + row + 1}, column {shortened(name)} must be "
                 f"{wanted}; found {shortened(found)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from biv import _checks, labels
 from biv._arrays import LARGEST
+from biv._checks import in_shell, shortened
 from biv._pages import helps_with, see
 from biv._warnings import warn
 from biv.datasets.columns import Schema
@@ -123,7 +123,9 @@ class Target:
         low, high = (part.numbers(name) for name in self.interval)
         for name, end in zip(self.interval, (low, high), strict=True):
             part.refuse(name, np.isinf(end), "finite")
-        wanted = f"at least as large as {self.interval[0]!r}, the lower end of the interval"
+        wanted = (
+            f"at least as large as {shortened(self.interval[0])}, the lower end of the interval"
+        )
         part.refuse(self.interval[1], high < low, wanted)
         return np.stack([low, high], axis=1)
 
@@ -152,14 +154,15 @@ class Target:
         elsewhere = varied and ranks(middle) @ ranks(y) < ALONG_WITH_LABELS
         if outside <= MOST_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
             return
-        names = [repr(name) for name in self.interval]
-        found = f"{outside:,} of {len(y):,} labels {self.name!r} lie outside"
+        names = list(map(shortened, self.interval))
+        label = shortened(self.name)
+        found = f"{outside:,} of {len(y):,} labels {label} lie outside"
         if around_zero:
             found = f"they look like − and + errors, on both sides of 0, and {found}"
         raise ValueError(
             f"{source}: {' and '.join(names)} must be the ends of intervals that hold the labels; "
             f"{found}. If they are distances from the label, add columns with the ends to the "
-            f"table, {self.name!r} minus the lower distance and {self.name!r} plus the upper one, "
+            f"table, {label} minus the lower distance and {label} plus the upper one, "
             "and name these, with --level 0.6827 for errors of one σ; or, in Python, let "
             f"biv.labels.asymmetric make labels and variances of the distances{see('variance')}"
         )
@@ -281,7 +284,7 @@ class LabelledTable:
             counts[part.path] = counts.get(part.path, 0) + len(y)
             before += len(y)
         if before == unlabelled:
-            raise ValueError(f"{files} must have rows with a {target.name!r}; found none")
+            raise ValueError(f"{files} must have rows with a {shortened(target.name)}; found none")
         whole = {name: _joined(found.pop(name)) for name in list(found)}
         target.require_inside(files, whole["y"], whole.get("ends"))
         frame = {n.removeprefix("x "): whole.pop(n) for n in list(whole) if n.startswith("x ")}
@@ -328,9 +331,11 @@ def chosen_columns(
     for name in (*target.names, *(features or ()), *ignore, *keep, *categories):
         files.require(name)
     if both := set(features or ()) & set(target.names):
-        raise ValueError(f"{min(both)!r} cannot be a feature and a label or its error bar")
+        raise ValueError(f"{shortened(min(both))} cannot be a feature and a label or its error bar")
     if wrong := set(categories) & set(target.names):
-        raise ValueError(f"{min(wrong)!r} cannot be a category and a label or its error bar")
+        raise ValueError(
+            f"{shortened(min(wrong))} cannot be a category and a label or its error bar"
+        )
     out = {*target.names, *ignore}
     wanted = files.columns if features is None else dict.fromkeys(features)
     for names, why in (
@@ -339,7 +344,7 @@ def chosen_columns(
         ([n for n in keep if n not in wanted], "is not among the features"),
     ):
         if both := set(keep) & set(names):
-            raise ValueError(f"{min(both)!r} cannot be kept: it {why}")
+            raise ValueError(f"{shortened(min(both))} cannot be kept: it {why}")
     return [n for n in wanted if n not in out and n.strip()]
 
 
@@ -353,12 +358,13 @@ def require_columns(schema: Schema, files: Files) -> None:
         raise ValueError(f"{files} must have rows with cells to learn from; found none")
     if not schema.columns:
         name = next(iter(schema.identifiers), None)
-        hint = (
-            ""
-            if name is None
-            else f" (--keep {shlex.quote(name)}, in Python keep=[{name!r}], keeps {name!r})"
+        hint = ""
+        if name is not None:
+            own = shortened(name)
+            hint = f" (--keep {in_shell(name)}, in Python keep=[{own}], keeps {own})"
+        reasons = "".join(
+            f"; {shortened(name)} has {schema.ignored[name]}" for name in schema.identifiers
         )
-        reasons = "".join(f"; {name!r} has {schema.ignored[name]}" for name in schema.identifiers)
         raise ValueError(f"{files} must have a column to learn from; found none{reasons}{hint}")
 
 
@@ -436,8 +442,8 @@ def read_table(
         paths, chosen, features=features, ignore=ignore, keep=keep, categories=categories
     )
     if table.unlabelled:
-        warn(f"{table.unlabelled} rows have no {target!r} and were left out")
+        warn(f"{table.unlabelled} rows have no {shortened(target)} and were left out")
     for name, reason in table.schema.ignored.items():
-        hint = f" (keep=[{name!r}] keeps it)" if name in table.schema.identifiers else ""
-        warn(f"column {name!r} was left out: {reason}{hint}")
+        hint = f" (keep=[{shortened(name)}] keeps it)" if name in table.schema.identifiers else ""
+        warn(f"column {shortened(name)} was left out: {reason}{hint}")
     return table.dataset()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import findings, metrics
+from biv._checks import shortened
 from biv.datasets import LabelledTable
 from biv.estimator import BIVRegressor
 from biv.features import FeatureEncoder
@@ -372,7 +373,9 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     ranked = [(float(own @ ranks(column)), n) for column, n in zip(encoder(frame).T, names)]  # noqa: B905
     ranked = sorted((r for r in ranked if abs(r[0]) >= RELATED), key=lambda r: -abs(r[0]))
     if ranked:
-        shown = ", ".join(f"{name!r} ({rank:+.2f})" for rank, name in ranked[:COLUMNS_SHOWN])
+        shown = ", ".join(
+            f"{shortened(name)} ({rank:+.2f})" for rank, name in ranked[:COLUMNS_SHOWN]
+        )
         more = f" and {len(ranked) - COLUMNS_SHOWN} more" if len(ranked) > COLUMNS_SHOWN else ""
         text = (
             f"error bars go with features: {shown}{more}. Where they are large, there is less to "

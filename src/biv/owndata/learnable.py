@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from biv._checks import in_shell, shortened
 from biv._pages import see
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
@@ -35,13 +35,14 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         )
     if np.ptp(y) == 0:
         raise ValueError(
-            f"{source}: every label in column {target.name!r} is {y[0]:g}: nothing can be learned"
+            f"{source}: every label in column {shortened(target.name)} is {y[0]:g}: nothing can be "
+            "learned"
         )
     if table.weight is not None and not table.weight.any():
-        raise ValueError(f"{source}: every weight in column {target.weight!r} is 0")
+        raise ValueError(f"{source}: every weight in column {shortened(target.weight)} is 0")
     if variance is None:
         return
-    names = " and ".join(map(repr, target.error_bars))
+    names = " and ".join(map(shortened, target.error_bars))
     if np.isnan(variance).all():
         raise ValueError(
             f"{source}: no error bar in column {names} is known: leave it out{see('variance')}"
@@ -74,13 +75,13 @@ def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> I
         keep: Columns that nothing is to be said about.
     """
     for name, reason in schema.ignored.items():
-        hint = f" (--keep {shlex.quote(name)} keeps it)" if name in schema.identifiers else ""
-        yield f"column {name!r} was left out: {reason}{hint}"
+        hint = f" (--keep {in_shell(name)} keeps it)" if name in schema.identifiers else ""
+        yield f"column {shortened(name)} was left out: {reason}{hint}"
     numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
     for name in integer_ids((name, features[name].to_numpy()) for name in numbers):
         yield (
-            f"column {name!r} holds mostly distinct integers: if it is an identifier, leave it out "
-            f"(--ignore {shlex.quote(name)})"
+            f"column {shortened(name)} holds mostly distinct integers: if it is an identifier, "
+            f"leave it out (--ignore {in_shell(name)})"
         )
 
 
@@ -105,10 +106,10 @@ def refuse_copies(
     for label, values in labels:
         if found := label_copies(columns, values):
             names = list(map(str, found))
-            quoted = shlex.join(names)
-            listed = ", ".join(f"{name!r} ({found[name]:+.4f})" for name in names)
+            quoted = " ".join(map(in_shell, names))
+            listed = ", ".join(f"{shortened(name)} ({found[name]:+.4f})" for name in names)
             raise ValueError(
                 f"{source}: columns to learn from must not repeat the label; by their rank "
-                f"correlations with {label!r}, these do: {listed}. Leave them out with --ignore "
-                f"{quoted}, or learn from them all the same with --keep {quoted}"
+                f"correlations with {shortened(label)}, these do: {listed}. Leave them out with "
+                f"--ignore {quoted}, or learn from them all the same with --keep {quoted}"
             )

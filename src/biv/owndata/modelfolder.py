@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import _json, metrics
+from biv._checks import shortened
 from biv._files import remove, write_atomically
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
@@ -251,7 +252,9 @@ def _require_together(schema: Schema, model: BIVRegressor) -> None:
     for (name, text), rule in zip(given, rules, strict=True):
         if not isinstance(rule, Ignored) and isinstance(rule, Categorical) != text:
             kind = "categories" if isinstance(rule, Categorical) else "numbers"
-            raise ValueError(f"schema.columns must give {kind} for {name!r}, as in training")
+            raise ValueError(
+                f"schema.columns must give {kind} for {shortened(name)}, as in training"
+            )
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from biv._checks import shortened
 from biv._files import complete_or_none
 from biv.datasets.tablefiles import (
     PARQUET,
@@ -65,7 +66,7 @@ def write_predictions(
         files.require(needed)
     if taken := [n for n in names if n in files.columns]:
         raise ValueError(
-            f"{files} has a column {taken[0]!r} already: choose another name with --name"
+            f"{files} has a column {shortened(taken[0])} already: choose another name with --name"
         )
     kinds = {kind(path) for path in files.paths}
     if kinds != {kind(out)}:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from biv import _json
+from biv._checks import shortened
 from biv._json import Count, NonNegative, Number, Positive, Scalar
 from biv.datasets import Target
 from biv.datasets.columns import Schema
@@ -170,7 +171,8 @@ def read_comparison(path: Path, target: str, what: str = COMPARED) -> Comparison
     found = _json.read(path, ComparisonTold, what=what)
     if found["target"] != target:
         raise ValueError(
-            f"{path} must be a comparison of the label {target!r}; found {found['target']!r}"
+            f"{path} must be a comparison of the label {shortened(target)}; found "
+            f"{shortened(found['target'])}"
         )
     return found
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from biv import _json, findings, modules
+from biv._checks import shortened
 from biv._progress import progress_bar
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
@@ -329,7 +330,7 @@ def _require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Seq
 
 def _tell_of_gaps(survey: Survey, target: Target) -> None:
     if survey.unlabelled:
-        warn(f"{survey.unlabelled:,} rows have no {target.name!r} and were left out")
+        warn(f"{survey.unlabelled:,} rows have no {shortened(target.name)} and were left out")
     if survey.unknown:
         warn(
             f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
@@ -354,25 +355,28 @@ def _require_learnable(
 ) -> None:
     """Refuse what no model can learn from."""
     if not survey.rows:
-        raise ValueError(f"{table.files} must have rows with a {target.name!r}; found none")
+        raise ValueError(
+            f"{table.files} must have rows with a {shortened(target.name)}; found none"
+        )
     for number, groups in enumerate(dealt):
         if not sum(surveys[group].learned for group in groups):
             paths = sorted({str(table.groups[group].path) for group in groups})
             raise ValueError(
                 f"shard {number} of {len(dealt)} has no row to learn from ({', '.join(paths[:3])}):"
-                f" every shard must have rows with a {target.name!r}; choose fewer with --shards"
+                f" every shard must have rows with a {shortened(target.name)}; choose fewer with "
+                "--shards"
             )
     if not survey.labels.count:
-        names = " and ".join(map(repr, target.error_bars))
+        names = " and ".join(map(shortened, target.error_bars))
         raise ValueError(f"{table.files}: no error bar in column {names} is known: leave it out")
     if target.error_bars and survey.labels.mean_variance == 0:
-        names = " and ".join(map(repr, target.error_bars))
+        names = " and ".join(map(shortened, target.error_bars))
         raise ValueError(
             f"{table.files}: every error bar in column {names} is 0: if the labels are without "
             "noise, leave it out"
         )
     if settings.loss == "iv" and target.error_bars and survey.labels.trusted:
-        names = " and ".join(map(repr, target.error_bars))
+        names = " and ".join(map(shortened, target.error_bars))
         raise ValueError(
             f"{table.files}: {survey.labels.trusted:,} error bars in column {names} are 0, to "
             "which --loss iv would give an infinite weight: biv takes them"
