@@ -35,7 +35,7 @@ else:
 
 BUFFER = 1 << 16
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # on the disk, or for this user
-# What file systems say of a lock, or of the synchronisation of a folder, that they do not have.
+# What file systems say of a lock that they do not have.
 UNSUPPORTED = {
     errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS,
     errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM,
@@ -308,18 +308,17 @@ def remove_leftover(path: Path) -> bool | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power failure."""
+    """Have the names in a folder survive a power failure, where the system can do that.
+
+    A failure is not an error: what was renamed is complete and visible by then, and its content is
+    on the disk. An error would make the caller repeat what is done, and be told that it exists.
+    """
     if not HAS_LOCKS:
         return
-    with _operation("sync folder", folder):
-        try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        except PermissionError:  # a folder that may be written, and not read
-            return
+    with suppress(OSError):
+        before("sync folder", folder)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
         finally:
             os.close(descriptor)
