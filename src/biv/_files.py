@@ -81,13 +81,24 @@ def _operation(name: str, path: Path) -> Iterator[None]:
         raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> None:
     """Write the whole file or none; its folder is made if it does not exist.
 
     Several processes that write the same file wait for each other.
+
+    Args:
+        path: The file.
+        content: All of it.
+        replace: Whether to replace a file that exists.
+
+    Raises:
+        FileExistsError: The file exists, and `replace` is False.
+        WriteError: It cannot be written.
     """
     make_folder(path.parent)
     with complete_or_none(path, wait=True) as file:
+        if not replace and path.exists():  # nobody else can make it now
+            raise FileExistsError(errno.EEXIST, "the file already exists", str(path))
         file.write(content)
 
 
