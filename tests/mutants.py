@@ -1381,7 +1381,10 @@ MUTANTS = [
         (' and "biv docs" not in said', ""),
         ("isinstance(error, (ValueError, FileNotFoundError)) and", ""),
         ('errors="replace"', 'errors="strict"'),
-        ("return 1 if failed else 2", "return 2"),
+        (
+            "return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError)) else 2",
+            "return 2",
+        ),
     ),
     *of(
         "owndata/schemas.py",
