@@ -1265,7 +1265,7 @@ MUTANTS = [
         ("training.epsilons[choice.epoch - 1]", "0.05"),
         ("modules.BIVLoss(epsilon, process_group=group)", "modules.BIVLoss(epsilon)"),
         ("        training.load_state_dict(state)", "        pass"),
-        ('        shards = plan["shards"]', "        pass"),
+        ('            shards = _json.convert(plan["shards"], int)', "            pass"),
         ("ranks.from_first(lambda: require_free(folder, force=force))", "pass"),
         ('if settings.loss == "iv" and', "if False and"),
     ),
@@ -1376,14 +1376,14 @@ MUTANTS = [
     *of(
         "cli/__init__.py",
         "test_pages.py test_cli.py",
-        ("{_pages.named(about) if helps else ''}", ""),
+        ("_pages.named(about) if helps else ''", "''"),
         ('"command" if isinstance(error, FileNotFoundError) else ', ""),
         (' and "biv docs" not in said', ""),
         ("isinstance(error, (ValueError, FileNotFoundError)) and", ""),
         ('errors="replace"', 'errors="strict"'),
         (
-            "return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError))",
-            "return 2 if 0",
+            "return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError)) else 2",
+            "return 2",
         ),
     ),
     *of(

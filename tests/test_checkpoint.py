@@ -15,7 +15,14 @@ from torch import nn
 
 import biv
 from biv.models import MLP, Periodic
-from biv.training import Schedule, Stack, Triplets, train_stack
+from biv.training import (
+    Schedule,
+    Stack,
+    Triplets,
+    load_checkpoint,
+    save_checkpoint,
+    train_stack,
+)
 from trainings import FEATURES, assert_same_bits, clean_rows, seven_members
 
 MODEL = MLP(FEATURES, (13, 6), 1, Periodic((0, 3), frequencies=3, width=3))
@@ -322,3 +329,33 @@ def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
     with pytest.raises(ValueError, match=rf"stack\.pt {reason}"):
         train_stack(MODEL, seven_members()[:2], schedule, checkpoint=path)
     assert path.read_bytes() == before
+
+
+def test_a_byte_that_has_changed_is_seen(tmp_path):
+    """Torch's reader would take it for another number."""
+    path = tmp_path / "a.pt"
+    save_checkpoint(path, {"weights": torch.ones(64)})
+    good = path.read_bytes()
+    place = good.index(torch.ones(64).numpy().tobytes()) + 2
+    path.write_bytes(good[:place] + b"\0" + good[place + 1 :])
+    with pytest.raises(ValueError, match=r"a\.pt is not a complete checkpoint: move it away"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state["moments"].pop("exp_avg"), r"\['moments'\] lacks 'exp_avg'"),
+        (lambda state: state["curves"].clear(), r"the state\['curves'\] lacks"),
+        (lambda state: state.update(step=None), r"the state\['step'\] must be int; found NoneType"),
+        (lambda state: state.update(step=1), "whole epochs of 6 steps; found 1"),
+        (lambda state: state.pop("orders"), "the state lacks 'orders'"),
+    ],
+)
+def test_a_checkpoint_that_lacks_something_is_named(tmp_path, change, message):
+    two, schedule = seven_members()[:2], OPTIMIZERS["adam"]
+    state = Stack(MODEL, two, schedule).state_dict()
+    change(state)
+    save_checkpoint(tmp_path / "a.pt", state)
+    with pytest.raises(ValueError, match=rf"a\.pt: .*{message}.* Move it away to start anew"):
+        train_stack(MODEL, two, schedule, checkpoint=tmp_path / "a.pt")

@@ -18,7 +18,7 @@ from biv.metrics import Score
 from biv.owndata import ModelFolder
 from biv.owndata.comparison import Compared, Comparison, Effect
 from biv.owndata.methods import BIV, L2, SHUFFLED
-from damage import dumped, json_mutations, odd_files, store_statements, text_mutations
+from damage import dumped, forge_curves, json_mutations, odd_files, store_statements, text_mutations
 
 SAVED = Path(__file__).parent / "data" / "v0.1"
 FILES = ("about.json", "evidence.json", "comparison.json")
@@ -189,6 +189,27 @@ def test_a_curve_is_unpacked_to_its_length_only(store, tmp_path, capsys, monkeyp
     monkeypatch.setattr(zlib, "decompress", None)
     assert report(store, tmp_path) == 2
     assert "a curve must have" in capsys.readouterr().err
+
+
+STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--stored", "--no-report")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0.0, "runs.sqlite cannot be shown: "),
+        (-1.0, "is damaged: its effective_batch_size must be finite and 0 or more"),
+        (float("nan"), "is damaged: its effective_batch_size must be finite and 0 or more"),
+    ],
+)
+@pytest.mark.parametrize("command", [("claims",), ("reproduce", "table1")], ids=lambda own: own[0])
+def test_forged_curves_are_named(command, value, message, store, tmp_path, capsys):
+    forge_curves(store, value)
+    assert main([*command, *STORED, "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "runs.sqlite" in said
+    assert message in said
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".md"] == []
 
 
 def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):

@@ -194,6 +194,36 @@ def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
     assert names(Path()) == ["data.csv", "m"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("command", "name", "other"),
+    [
+        (("inspect",), "biv-inspect.png", "biv-inspect-2.png"),
+        (("inspect", "--picture", "own.svg"), "own.svg", None),
+        (("compare", "--folds", "2", "--jobs", "1"), "biv-compare.html", "biv-compare-2.html"),
+    ],
+    ids=["inspect", "a chosen name", "compare"],
+)
+def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monkeypatch, capsys):
+    monkeypatch.setattr("biv.owndata.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 2})
+
+    def before(operation, path):
+        if (operation, path.name) == ("create", name):
+            Path(name).write_text("another's")
+
+    monkeypatch.setattr(_files, "before", before)
+    there = {*names(Path()), name}
+    assert run(*command, "data.csv", *COLUMNS) == (1 if other is None else 0)
+    assert Path(name).read_text() == "another's"
+    assert {*names(Path())} == there | ({other} if other else set())
+    said = capsys.readouterr()
+    if other is None:
+        assert "own.svg is there already: --force replaces it; the text is complete" in said.err
+    else:
+        assert said.out.endswith(f"\n{other}\n")
+
+
 @pytest.mark.usefixtures("here")
 def test_two_at_once_the_second_is_told(capsys):
     who = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or choose"
@@ -227,7 +257,10 @@ def test_a_training_holds_its_folder(monkeypatch, capsys):
 @pytest.fixture
 def usual_signals():
     """Handlers as a terminal gives them: a process in the background may have to ignore SIGINT."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

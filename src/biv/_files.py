@@ -35,7 +35,7 @@ else:
 
 BUFFER = 1 << 16
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # on the disk, or for this user
-# What file systems say of a lock, or of the synchronisation of a folder, that they do not have.
+# What file systems say of a lock that they do not have.
 UNSUPPORTED = {
     errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS,
     errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM,
@@ -81,13 +81,24 @@ def _operation(name: str, path: Path) -> Iterator[None]:
         raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> None:
     """Write the whole file or none; its folder is made if it does not exist.
 
     Several processes that write the same file wait for each other.
+
+    Args:
+        path: The file.
+        content: All of it.
+        replace: Whether to replace a file that exists.
+
+    Raises:
+        FileExistsError: The file exists, and `replace` is False.
+        WriteError: It cannot be written.
     """
     make_folder(path.parent)
     with complete_or_none(path, wait=True) as file:
+        if not replace and path.exists():  # nobody else can make it now
+            raise FileExistsError(errno.EEXIST, "the file already exists", str(path))
         file.write(content)
 
 
@@ -308,18 +319,17 @@ def remove_leftover(path: Path) -> bool | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power failure."""
+    """Have the names in a folder survive a power failure, where the system can do that.
+
+    A failure is not an error: what was renamed is complete and visible by then, and its content is
+    on the disk. An error would make the caller repeat what is done, and be told that it exists.
+    """
     if not HAS_LOCKS:
         return
-    with _operation("sync folder", folder):
-        try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        except PermissionError:  # a folder that may be written, and not read
-            return
+    with suppress(OSError):
+        before("sync folder", folder)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
         finally:
             os.close(descriptor)

@@ -26,7 +26,7 @@ def case(rng, folder, number):  # noqa: ARG001
         require_clear(outcome, folder / "out", Path(path))
         jobs.require_whole(job, folder, reference)
         if outcome.code or "--force" in job.name:
-            again = jobs.run(job, folder)
+            again = jobs.run_again(job, folder)
             assert again.code == 0, f"the next run fails: {again.err[-400:]}"
         jobs.require_finished(job, folder, reference)
     except AssertionError as error:

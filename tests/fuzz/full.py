@@ -94,7 +94,7 @@ def _child(name, size, folder):
     jobs.require_whole(job, folder, reference)
     subprocess.run(["mount", "-o", f"remount,size={ROOM}", str(out)], check=True)
     if outcome.code:
-        again = jobs.run(job, folder)
+        again = jobs.run_again(job, folder)
         assert again.code == 0, f"the next run fails: {again.err[-400:]}"
     jobs.require_finished(job, folder, reference)
 

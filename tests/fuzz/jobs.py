@@ -3,6 +3,8 @@
 import atexit
 import functools
 import hashlib
+import re
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -134,6 +136,13 @@ def prepare(job, folder):
 def run(job, folder):
     """The command, in this process."""
     return command(*job.arguments(folder))
+
+
+def run_again(job, folder, do=run):
+    """The command once more; or, where only a report is missing, the command that it then names."""
+    outcome = do(job, folder)
+    advice = re.search(r"its report can be written by `biv (report .*)`", outcome.err)
+    return command(*shlex.split(advice[1])) if outcome.code == 2 and advice else outcome
 
 
 def state(folder):

@@ -39,7 +39,7 @@ def case(rng, folder, number):
         early = outcome.err.rstrip().endswith("KeyboardInterrupt") and not outcome.out
         assert early or "Traceback (most" not in outcome.err, f"a traceback: {outcome.err[-600:]}"
         jobs.require_whole(job, folder, reference)
-        again = _run(job, folder)[0]
+        again = jobs.run_again(job, folder, lambda job, folder: _run(job, folder)[0])
         done = jobs.state(folder) == reference.new  # it was killed after its last write
         refused = done and again.code == 2 and "already" in again.err
         assert again.code == 0 or refused, f"the next run fails: {again.err[-600:]}"

@@ -59,7 +59,8 @@ def call(options: argparse.Namespace) -> int:
     runs = list(dict.fromkeys(run for claim in chosen for run in claim.runs(options.seeds)))
     store, plan = experiments.train_missing(runs, options)
     results = store.results(runs)
-    verdicts = [claim.test(results, options.seeds) for claim in chosen]
+    with experiments.shown(store.path):
+        verdicts = [claim.test(results, options.seeds) for claim in chosen]
     where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
     if absent := sorted({*range(1, COUNT + 1)} - set(known)):
         where += f" Not for these data: claim {', '.join(map(str, absent))}."

@@ -62,8 +62,11 @@ def call(options: argparse.Namespace) -> int:
     """Read, cross-validate, recommend."""
     if options.folds < 2 or options.rows < 0 or (options.jobs is not None and options.jobs < 1):
         raise ValueError("--folds must be at least 2, --rows 0 or more, and --jobs at least 1")
-    default = owndata.free_path("biv-compare", ".html", force=options.force)
-    page = owndata.report_path(options, default)
+
+    def free() -> Path:
+        return owndata.free_path("biv-compare", ".html", force=options.force)
+
+    page = owndata.report_path(options, free())
     table = owndata.read(options)
     from biv.owndata import compare
     from biv.owndata.methods import methods
@@ -91,10 +94,12 @@ def call(options: argparse.Namespace) -> int:
         from biv.report import ownpage
 
         assert found.evidence is not None
-        ownpage.of_comparison(found.evidence, told, options.command).write(path)
+        whole = ownpage.of_comparison(found.evidence, told, options.command)
+        whole.write(path, replace=options.force)
 
-    written = owndata.written(page, write, "the comparison itself is complete")
+    choose = free if options.report is None else None
+    written = owndata.written(page, write, "the comparison itself is complete", choose)
     if written is not None:
         text += f"\n\n{written}"
     owndata.show(options, told | {"report": None if written is None else str(written)}, text)
-    return 0 if written == page else 1
+    return 0 if (written is None) == (page is None) else 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from biv import _json
 from biv.experiments import clusters, runner, stacks
 from biv.experiments.artefacts import PRESETS, ROWS, artefacts
 from biv.experiments.processes import Processes
@@ -142,6 +145,20 @@ def _workers(missing: Sequence[Run], options: argparse.Namespace) -> Workers:
     return Processes(options.jobs or runner.default_jobs(missing))
 
 
+@contextmanager
+def shown(path: Path) -> Iterator[None]:
+    """Name the store where what is stored of its runs is valid and yet cannot be shown.
+
+    Raises:
+        ValueError: Something failed inside, or a number was not finite.
+    """
+    with (
+        _json.damaged(path, "cannot be shown"),
+        np.errstate(divide="raise", over="raise", invalid="raise"),
+    ):
+        yield
+
+
 def write_report(store: Store, options: argparse.Namespace) -> None:
     """The page about all that the store has of these data at this preset, beside it."""
     if options.no_report:
@@ -152,7 +169,8 @@ def write_report(store: Store, options: argparse.Namespace) -> None:
     from biv.report import paperpage
 
     chosen = paperpage.Chosen(options.dataset, options.preset, options.seeds)
-    page = paperpage.page(store, chosen, shlex.quote(str(options.out)))
+    with shown(store.path):
+        page = paperpage.page(store, chosen, shlex.quote(str(options.out)))
     print(page.write(options.out / f"{stem('report', options)}.html"), flush=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +55,27 @@ def call(options: argparse.Namespace) -> int:
     from biv.report import inspection as report
 
     seen = inspect(table, seed=options.seed, progress=sys.stderr.isatty())
-    written = owndata.written(
-        path, lambda to: report.save(report.draw(seen), to), "the text is complete"
-    )
+
+    def write(to: Path) -> None:
+        report.save(report.draw(seen), to, replace=options.force)
+
+    choose = partial(_free_path, options) if options.picture is None else None
+    written = owndata.written(path, write, "the text is complete", choose)
     told = seen.told() | {"picture": None if written is None else str(written)}
     text = f"{owndata.described(table)}.\n\n{report.text(seen)}"
     owndata.show(options, told, text if written is None else f"{text}\n\n{written}")
-    return 0 if written == path else 1
+    return 0 if (written is None) == (path is None) else 1
 
 
 def _picture_path(options: argparse.Namespace) -> Path:
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("the picture needs matplotlib: pip install matplotlib, or --no-picture")
     if options.picture is None:
-        return owndata.free_path(PICTURE, ".png", force=options.force)
+        return _free_path(options)
     return owndata.checked_path(
         Path(options.picture), "--picture", (".png", ".svg", ".pdf"), options.force
     )
+
+
+def _free_path(options: argparse.Namespace) -> Path:
+    return owndata.free_path(PICTURE, ".png", force=options.force)

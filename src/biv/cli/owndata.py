@@ -287,25 +287,38 @@ def _as_options(text: str) -> str:
     return re.sub(r"\by_(var|std)\b", r"--target-\1", text)
 
 
-def written(page: Path | None, write: Callable[[Path], object], otherwise: str) -> Path | None:
+def written(
+    page: Path | None,
+    write: Callable[[Path], object],
+    otherwise: str,
+    choose: Callable[[], Path] | None = None,
+) -> Path | None:
     """Write what accompanies a result; if that fails, say so, so that the result is not lost.
 
     Args:
         page: Where to, if to anywhere.
         write: Writes it.
         otherwise: What is said where it cannot be written: what there is all the same.
+        choose: Chooses another name, if another process has taken this one meanwhile.
 
     Returns:
         Where it is, or None.
     """
     if page is None:
         return None
-    try:
-        write(page)
-    except WriteError as error:
-        note(f"{error}; {otherwise}")
-        return None
-    return page
+    while True:
+        try:
+            write(page)
+        except FileExistsError as error:
+            if choose is None:
+                note(f"{error.filename} is there already: --force replaces it; {otherwise}")
+                return None
+            page = choose()
+        except WriteError as error:
+            note(f"{error}; {otherwise}")
+            return None
+        else:
+            return page
 
 
 def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:

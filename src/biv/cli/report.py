@@ -98,7 +98,7 @@ def _of_store(path: Path, options: argparse.Namespace) -> None:
         owndata.note(
             f"the store has {found}: shown are the first; --dataset and --preset choose others"
         )
-    with _json.damaged(path, "cannot be shown"):
+    with experiments.shown(path):
         page = paperpage.page(store, wanted[0], shlex.quote(str(path.parent)))
     page.write(options.out)
 

@@ -79,7 +79,8 @@ def call(options: argparse.Namespace) -> int:
     runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
     store, plan = experiments.train_missing(runs, options)
     for artefact in chosen:
-        write(artefact, store, options)
+        with experiments.shown(store.path):
+            write(artefact, store, options)
     experiments.write_report(store, options)
     return experiments.report_failures(plan)
 

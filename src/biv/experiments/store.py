@@ -338,6 +338,10 @@ class Store:
             provenance = _json.decode(row.provenance, dict[str, Scalar])
             lengths = dict.fromkeys(CURVES, run.epochs) | {"test_loss": evaluations(run)}
             unpacked = {name: _unpacked(data, lengths[name]) for name, data in curves.items()}
+            if row.diverged_at is None:  # beyond that step, curves are NaN
+                for name, curve in unpacked.items():
+                    if not (np.isfinite(curve) & (curve >= 0)).all():
+                        raise ValueError(f"its {name} must be finite and 0 or more")
             result = Result(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
             for name, value in result.summary.items():
                 kept = dict(stored)[name]

@@ -40,6 +40,7 @@ from biv.owndata.learnable import column_remarks, refuse_copies
 from biv.owndata.modelfolder import ModelFolder, peak_memory, summary
 from biv.owndata.room import UNFINISHED, held, require_free, require_room
 from biv.training import CrossFit, Schedule, Triplets
+from biv.training.checkpoint import require_like
 from biv.training.held_out import warn_if_negative
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
@@ -49,6 +50,7 @@ SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have 
 PILOT_ROWS = 8_192  # that the embedding is chosen on
 FEWEST_PILOT_ROWS = 64
 FIRST_EPSILON = 0.05
+INCOMPLETE = "is not a complete checkpoint: start again without it"
 MOST_LOSSES = 10_000  # that are kept of a training
 TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
 
@@ -164,12 +166,15 @@ def train_streamed(
             lambda: _begun(checkpoint, survey, held_out, settings, shards)
         )
     if state is not None:
-        told(f"going on with the training begun in {folder}, at step {state['step']:,}")
-        shards = plan["shards"]  # whatever the number of processes that it was begun by
+        with _json.damaged(checkpoint, INCOMPLETE):
+            told(f"going on with the training begun in {folder}, at step {state['step']:,}")
+            # Whatever the number of processes that it was begun by.
+            shards = _json.convert(plan["shards"], int)
         dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
     mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-    with _json.damaged(checkpoint, "is not a complete checkpoint: start again without it"):
+    with _json.damaged(checkpoint, INCOMPLETE):
         encoding, recipe = Encoding.from_told(plan["encoding"]), _json.convert(plan["recipe"], MLP)
+        learning_rate = _json.convert(plan["learning_rate"], float)
     learned = {group: own.learned for group, own in surveys.items()}
     stream = Stream(
         [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
@@ -190,7 +195,7 @@ def train_streamed(
             weight_decay=0.01,
             averaging=2.0,
         ),
-        plan["learning_rate"],
+        learning_rate,
         FIRST_EPSILON if automatic else float(settings.epsilon),
         follows=automatic,
         patience=settings.patience,
@@ -198,7 +203,8 @@ def train_streamed(
         device=_device(),
     )
     if state is not None:
-        with _json.damaged(checkpoint, "is not a complete checkpoint: start again without it"):
+        with _json.damaged(checkpoint, INCOMPLETE):
+            require_like(training.state_dict(), state)
             training.load_state_dict(state)
     with steady_machine(threads):
         training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)

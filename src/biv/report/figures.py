@@ -171,7 +171,7 @@ def limits(found: list[Summary]) -> tuple[float, float]:
         np.median([own.mean[min(len(own.mean) // 20, len(own.mean) - 1)] for own in found])
     )
     top = min(max(high, middle), 6 * low)
-    return 0.9 * low, 1.05 * max(top, 1.1 * low)
+    return 0.9 * low, 1.05 * max(top, 1.1 * low) or 1.0
 
 
 def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:

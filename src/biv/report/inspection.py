@@ -199,8 +199,11 @@ def _residuals(axes: Axes, seen: Inspection) -> None:
     axes.legend(frameon=False)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """The whole file or none, in the form that its name says."""
+def save(figure: Figure, path: Path, *, replace: bool = True) -> None:
+    """The whole file or none, in the form that its name says.
+
+    See :func:`biv._files.write_atomically`.
+    """
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -209,4 +212,4 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(
             buffer, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None
         )
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue(), replace=replace)

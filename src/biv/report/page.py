@@ -340,9 +340,9 @@ class Page:
             + "</body></html>\n"
         )
 
-    def write(self, path: Path) -> Path:
-        """The whole file or none."""
-        write_atomically(path, self.html().encode("utf-8", errors="replace"))
+    def write(self, path: Path, *, replace: bool = True) -> Path:
+        """The whole file or none; see :func:`biv._files.write_atomically`."""
+        write_atomically(path, self.html().encode("utf-8", errors="replace"), replace=replace)
         return path
 
 

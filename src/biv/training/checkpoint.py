@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -81,9 +82,13 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     Raises:
         ValueError: The file is not a checkpoint, or not one of this version.
     """
-    content = Path(path).read_bytes()
+    content = io.BytesIO(Path(path).read_bytes())
     try:
-        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        with zipfile.ZipFile(content) as file:  # torch writes checksums, but does not verify them
+            if damaged := file.testzip():
+                raise ValueError(f"the checksum of {damaged} does not match")
+        content.seek(0)
+        state = torch.load(content, map_location="cpu", weights_only=True)
         found = state.pop("format", None)
     except Exception as error:  # torch has many kinds for bytes that it cannot make sense of
         raise ValueError(
@@ -166,8 +171,31 @@ def require_same(own: Mapping[str, str], other: Mapping[str, str]) -> None:
         raise ValueError(f"the state is of another training, which differs in {shown}{more}")
 
 
+def require_like(own: Any, other: Any, name: str = "the state") -> None:
+    """Check that a state has all that a new training has, of the same types.
+
+    Raises:
+        ValueError: Something is missing or of another type; the message says where.
+    """
+    if own is None:  # as yet
+        return
+    if isinstance(own, Mapping) and isinstance(other, Mapping):
+        for key, value in own.items():
+            if key not in other:
+                raise ValueError(f"{name} lacks {key!r}")
+            require_like(value, other[key], f"{name}[{key!r}]")
+    elif type(own) is not type(other):
+        raise ValueError(f"{name} must be {type(own).__name__}; found {type(other).__name__}")
+    elif isinstance(own, Tensor) and own.dtype != other.dtype:
+        raise ValueError(f"{name} must be of {own.dtype}; found {other.dtype}")
+
+
 def require_room(step: int, steps_per_epoch: int, epochs: int) -> None:
-    """A state that is not beyond the end of the schedule."""
+    """A state that is not beyond the end of the schedule, and after a whole epoch."""
+    if step < 0 or step % steps_per_epoch:
+        raise ValueError(
+            f"the state must be of whole epochs of {steps_per_epoch} steps; found {step}"
+        )
     if step > epochs * steps_per_epoch:
         raise ValueError(
             f"the state is of {step // steps_per_epoch} epochs, more than the {epochs} that are "

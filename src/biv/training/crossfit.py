@@ -14,12 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from biv import _checks, metrics
+from biv import _checks, _json, metrics
 from biv._pages import named
 from biv._progress import progress_bar
 from biv.models.stacked import can_be_stacked
 from biv.modules import BIVLoss, L2Loss, VarianceLoss
-from biv.training.checkpoint import CheckpointFile
+from biv.training.checkpoint import CheckpointFile, require_like
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.held_out import HeldOutScore
 from biv.training.loop import Loop
@@ -353,8 +353,8 @@ class _Saved:
         self.stack = stack
         state = resume(stack, self.file)
         if state is not None:
-            if set(state.get("choice", ())) != set(choice.state_dict()):
-                raise ValueError(f"{path} is of another training: move it away to start anew")
+            with _json.damaged(path, "is of another training: move it away to start anew"):
+                require_like({"choice": choice.state_dict()}, state)
             vars(choice).update(state["choice"])
         self.state = self._taken()
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from biv import _checks
-from biv.training.checkpoint import fingerprint, require_room, require_same
+from biv.training.checkpoint import fingerprint, require_like, require_room, require_same
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule, as_features
 from biv.training.history import History
@@ -184,6 +184,7 @@ class Loop:
                 than are scheduled.
         """
         require_same(self._training, state["training"])
+        require_like(self.state_dict(), state)
         require_room(state["step"], self.steps_per_epoch, self.schedule.epochs)
         self.step, self.diverged_at = state["step"], state["diverged_at"]
         self.model.load_state_dict(state["model"])

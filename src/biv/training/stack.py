@@ -19,7 +19,7 @@ from biv._pages import named
 from biv.models.stacked import Stacked
 from biv.training import testing
 from biv.training.batches import Batch, Batches
-from biv.training.checkpoint import digest, fingerprint, require_room, require_same
+from biv.training.checkpoint import digest, fingerprint, require_like, require_room, require_same
 from biv.training.data import Member, Schedule
 from biv.training.history import History
 from biv.training.machine import steady_machine
@@ -338,6 +338,7 @@ class Stack:
                 epochs than are scheduled.
         """
         require_same(self._fingerprint, state["training"])
+        require_like(self.state_dict(), state)
         require_room(state["step"], self.steps_per_epoch, self.schedule.epochs)
         self.step = state["step"]
         self._stacked.parameters.copy_(state["parameters"])

@@ -241,7 +241,9 @@ def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | Non
     try:
         training.load_state_dict(state)
     except KeyError as error:
-        raise ValueError(f"{path} is not a complete checkpoint: it lacks {error}") from error
+        raise ValueError(
+            f"{path} is not a complete checkpoint: it lacks {error}. Move it away to start anew"
+        ) from error
     except _json.FAILURES as error:
         raise ValueError(f"{path}: {error}. Move it away to start anew") from error
     return state if training.step else None
