@@ -267,7 +267,7 @@ class Store:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):  # locked, read-only, no folder
                 if stopped:
-                    raise stopped[0] from None
+                    raise stopped.pop() from None
                 if "disk is full" in str(error):
                     reason = os.strerror(errno.ENOSPC)
                     raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
@@ -444,6 +444,8 @@ def _steps(stopped: list[BaseException]) -> Iterator[None]:
     try:
         for _ in range(MOST_PIECES):
             yield
+    except GeneratorExit:  # not kept: it would keep the error that the connection ended with
+        raise
     except BaseException as error:
         stopped.append(error)
 
