@@ -402,14 +402,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with _arrays.checking("X"):
             if not hasattr(X, "iloc"):
                 X = _arrays.of_cells("X", X, ": use a pandas frame, whose text is categories")
-            return validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=np.float64,
-                ensure_all_finite="allow-nan",
-                ensure_min_samples=FEWEST_ROWS if reset else 1,
-            )
+            try:
+                return validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    dtype=np.float64,
+                    ensure_all_finite="allow-nan",
+                    ensure_min_samples=FEWEST_ROWS if reset else 1,
+                )
+            except ValueError as error:
+                raise _with_place_of_infinity(error, X) from None
 
     @helps_with("estimator")
     def _check_settings(self) -> None:
@@ -753,6 +756,16 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weight = None if sample_weight is None else sample_weight[known]
             scores.append(r2_score(target[known], f[known], sample_weight=weight))
         return float(np.mean(scores))
+
+
+def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
+    """Return scikit-learn's error of an infinite number with its row and column."""
+    if "infinity" not in str(error):
+        return error
+    row, place = np.argwhere(np.isinf(np.asarray(X, dtype=np.float64)))[0]
+    column = X.columns[place] if hasattr(X, "columns") else int(place)
+    where = f"row {row}, column {_checks.shortened(column)}"
+    return ValueError(f"{str(error).rstrip('.')}: found an infinite number in {where}")
 
 
 def _importance(sample_weight: Any, rows: Array) -> Array:
