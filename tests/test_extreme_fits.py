@@ -295,3 +295,18 @@ def test_numpy_says_nothing_of_features_whose_sum_overflows():
     x, y, _ = table()
     x[:, 0] = 1.7e308 * (-1.0) ** np.arange(ROWS)  # +inf here, -inf there, and NaN in all
     assert np.isfinite(biv.BIVRegressor(**QUICK).fit(x, y).predict(x)).all()
+
+
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_an_infinite_number_is_named_by_row_and_column(fitted, is_frame):
+    model, frame = fitted
+    x = frame.copy() if is_frame else frame.to_numpy(copy=True)
+    if is_frame:
+        x.iloc[2, 1] = np.inf
+    else:
+        x[2, 1] = np.inf
+        model = biv.BIVRegressor(**QUICK).fit(frame.to_numpy(), frame["a"], y_std=np.ones(len(x)))
+    column = "'b'" if is_frame else "1"
+    said = f"contains infinity .*: found an infinite number in row 2, column {column}$"
+    with pytest.raises(ValueError, match=said):
+        model.predict(x)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from biv import _files
 from biv._files import InUseError, WriteError, complete_or_none, exclusive
-from biv.cli import main
+from biv.cli import _signals, main
 from biv.experiments.artefacts import PRESETS
 from biv.experiments.claims import claims
 from biv.experiments.store import Store
@@ -346,7 +346,7 @@ import os, signal, sys, time
 for number in (signal.SIGINT, signal.SIGHUP):  # which those started in the background may ignore
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 from biv import _files
-from biv.cli import main
+from biv.cli import _signals, main
 wanted, at, seen = sys.argv[1], int(sys.argv[2]), []
 def before(operation, path):
     seen.append(operation)
@@ -441,7 +441,7 @@ def test_a_full_disk_behind_the_standard_output():
         found = subprocess.run(
             [sys.executable, "-m", "biv", "docs"], stdout=out, stderr=subprocess.PIPE, text=True
         )
-    assert found.stderr == f"biv: standard output {FULL}\n"
+    assert found.stderr == f"biv: the output {FULL}\n"
     assert found.returncode == 1
 
 
@@ -449,3 +449,18 @@ def test_exit_codes_are_in_the_help(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "exit codes: 0 all is done; 1 a run failed" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_a_signal_ends_a_cleanup_that_does_not_end_by_itself(monkeypatch):
+    """As where the first was raised in a place in which Python discards exceptions."""
+    monkeypatch.setattr(_signals, "CLEANUP_SECONDS", 0.0)
+
+    def end():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    with _signals.raised():
+        for _ in range(2):
+            with pytest.raises(_signals.Interrupted):
+                end()

@@ -256,3 +256,16 @@ def test_on_a_small_disk(tmp_path):
         "large could not be written: no space left on device",
         "['small'] 60000",
     ], found.stderr
+
+
+def test_without_locks_no_file_of_the_fixed_name_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "_lock", lambda *_, **__: False)
+    write_atomically(tmp_path / "a", b"1")
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_link_at_the_temporary_name_is_in_the_way(tmp_path):
+    (tmp_path / ".a.biv.tmp").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WriteError, match=r"[.]a[.]biv[.]tmp is in the way: remove it"):
+        write_atomically(tmp_path / "a", b"1")
+    assert names(tmp_path) == [".a.biv.tmp"]

@@ -104,3 +104,20 @@ def test_other_files_are_not_models(fitted, tmp_path):
         biv.BIVRegressor.load(tmp_path / "good", model=nn.Linear)
     with pytest.raises(FileNotFoundError, match="nowhere is not a file"):
         biv.BIVRegressor.load(tmp_path / "nowhere")
+
+
+class WithName(biv.BIVRegressor):
+    def __init__(self, *, name="", folds=8, members=16, max_epochs=100, verbose=False):
+        super().__init__(folds=folds, members=members, max_epochs=max_epochs, verbose=verbose)
+        self.name = name
+
+
+def test_truth_values_given_as_numbers_and_settings_of_a_subclass_are_loaded(tmp_path):
+    x, y, std, _ = table(60)
+    few = {"members": 2, "folds": 2, "max_epochs": 2}
+    WithName(name="a", verbose=1, **few).fit(x, y, y_std=std).save(tmp_path / "model")
+    loaded = WithName.load(tmp_path / "model")
+    assert loaded.name == "a"
+    assert loaded.verbose is True
+    with pytest.raises(ValueError, match="settings has 'name', which is unknown"):
+        biv.BIVRegressor.load(tmp_path / "model")

@@ -194,7 +194,7 @@ def test_errors_that_no_page_helps_with_name_none(capsys, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("biv.cli.docs.listing", lambda: full(None))
-    assert main(["docs"]) == 2
+    assert main(["docs"]) == 1
     assert "see:" not in capsys.readouterr().err
 
 

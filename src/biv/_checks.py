@@ -17,7 +17,7 @@ from biv._pages import PAGE_OF, named, see
 
 BAD_ROWS_SHOWN = 3
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that torch computes in
-LARGEST_INTEGER = 2**31 - 1  # of a setting: more cannot be meant
+LARGEST_INTEGER = 2**32 - 1  # of a setting, and the largest seed of NumPy: more cannot be meant
 SHOWN = 80  # characters of a value in a message
 
 

@@ -167,6 +167,8 @@ def _opened(path: Path, *, wait: bool) -> tuple[int, Path]:
             break
         try:
             if not _lock(descriptor, path, wait=wait):
+                if _is(beside, descriptor) and not os.fstat(descriptor).st_size:
+                    beside.unlink()  # just made: without locks, this name is not used
                 os.close(descriptor)
                 break
             # Between opening and locking, another process may have finished or removed it.
@@ -189,6 +191,10 @@ def _created(beside: Path, path: Path) -> int:
     except PermissionError:
         raise
     except OSError as error:
+        if error.errno == errno.ELOOP:  # a symbolic link
+            raise WriteError(
+                errno.EEXIST, f"{beside} is in the way: remove it", str(path)
+            ) from None
         raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
@@ -298,9 +304,6 @@ def remove_leftover(path: Path) -> bool | None:
     It stays if it is in use, and also if that cannot be known, for which None is returned.
     """
     if not HAS_LOCKS:
-        with suppress(OSError):
-            remove(path)
-            return True
         return None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -319,7 +322,7 @@ def remove_leftover(path: Path) -> bool | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power failure, where the system can do that.
+    """Synchronise the names in a folder with the disk, where the system can do that.
 
     A failure is not an error: what was renamed is complete and visible by then, and its content is
     on the disk. An error would make the caller repeat what is done, and be told that it exists.

@@ -113,9 +113,9 @@ def parse(
         DamagedFileError: It is something else.
 
     Example:
-        >>> parse("a.json", '{"y": [1, "x"]}', dict[str, list[float]])
+        >>> parse("a.json", '[1, "x"]', list[float])
         Traceback (most recent call last):
-        biv._json.DamagedFileError: a.json is damaged: y[1] must be float; found str
+        biv._json.DamagedFileError: a.json is damaged: [1] must be float; found str
     """
     with damaged(name, what):
         if form is not None:

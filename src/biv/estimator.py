@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -87,6 +87,7 @@ SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is 
 MOST_MEMBERS = 10_000
 LOADED_INTEGER = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]  # of the settings in a file
 LOADED_WORD = Annotated[str, Meta(max_length=100)]
+LOADED_SETTING = LOADED_INTEGER | LOADED_WORD | float | bool | None
 FEWEST_VALUES = 3  # of a numeric feature that is embedded; what has fewer is a switch
 
 
@@ -401,14 +402,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with _arrays.checking("X"):
             if not hasattr(X, "iloc"):
                 X = _arrays.of_cells("X", X, ": use a pandas frame, whose text is categories")
-            return validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=np.float64,
-                ensure_all_finite="allow-nan",
-                ensure_min_samples=FEWEST_ROWS if reset else 1,
-            )
+            try:
+                return validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    dtype=np.float64,
+                    ensure_all_finite="allow-nan",
+                    ensure_min_samples=FEWEST_ROWS if reset else 1,
+                )
+            except ValueError as error:
+                raise _with_place_of_infinity(error, X) from None
 
     @helps_with("estimator")
     def _check_settings(self) -> None:
@@ -695,7 +699,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
         what = "is damaged" if model is None else "was made by another function than this"
         with _json.damaged(path, f"is not a model, or {what}"):
-            settings = _stored_settings(content["settings"])
+            settings = _stored_settings(content["settings"], cls._get_param_names())
             if model is not None:
                 settings["model"] = model
             loaded = cls(**settings)
@@ -754,6 +758,16 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean(scores))
 
 
+def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
+    """Return scikit-learn's error of an infinite number with its row and column."""
+    if "infinity" not in str(error):
+        return error
+    row, place = np.argwhere(np.isinf(np.asarray(X, dtype=np.float64)))[0]
+    column = X.columns[place] if hasattr(X, "columns") else int(place)
+    where = f"row {row}, column {_checks.shortened(column)}"
+    return ValueError(f"{str(error).rstrip('.')}: found an infinite number in {where}")
+
+
 def _importance(sample_weight: Any, rows: Array) -> Array:
     """Checked sample weights, of a size that float32 and sums of them have room for."""
     with _arrays.checking("sample_weight"):
@@ -764,18 +778,24 @@ def _importance(sample_weight: Any, rows: Array) -> Array:
     return weight if ordinary or not largest else weight / largest
 
 
-def _stored_settings(content: Any) -> dict[str, Any]:
+def _stored_settings(content: Any, names: Collection[str]) -> dict[str, Any]:
     """Return the settings that a file holds, which are numbers, words and truth values.
 
     What the constructor takes as a path or an object has no place in a file. An unknown setting is
     an error, because a model fitted again without it would be another.
 
+    Args:
+        content: The settings as JSON has them.
+        names: All parameters of the estimator, which a subclass may have more of.
+
     Raises:
         ValueError: A setting is unknown, or of another type.
     """
     bounded = {int: LOADED_INTEGER, str: LOADED_WORD}
-    kinds: dict[str, Any] = {"keep": tuple[str, ...]}
-    for name, hint in get_type_hints(BIVRegressor.__init__).items():
+    hints = get_type_hints(BIVRegressor.__init__)
+    kinds: dict[str, Any] = {name: LOADED_SETTING for name in names if name not in hints}
+    kinds["keep"] = tuple[str, ...]
+    for name, hint in hints.items():
         taken = get_args(hint) or (hint,)
         plain = [kind for kind in taken if kind in (str, int, float, bool, type(None))]
         if Path not in taken and set(plain) - {type(None)}:
@@ -784,6 +804,9 @@ def _stored_settings(content: Any) -> dict[str, Any]:
     if odd := sorted(set(given) - set(kinds)):
         name = _checks.shortened(odd[0])
         raise ValueError(f"settings has {name}, which is unknown: a newer biv may have written it")
+    for name in given:
+        if kinds[name] is bool and given[name] in (0, 1):  # such as verbose=1
+            given[name] = bool(given[name])
     return dict(_json.convert(given, TypedDict("Settings", kinds, total=False)))  # type: ignore
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import shlex
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _failed(error: Exception, options: argparse.Namespace) -> int:
     """Say what went wrong; return the exit code."""
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_SPACE:
-        error = WriteError(error.errno, error.strerror, "standard output")
+        error = WriteError(error.errno, error.strerror, "the output")
         _discard_output()  # or the end of the process tries once more
     said = str(error)
     helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
@@ -86,5 +87,6 @@ def _failed(error: Exception, options: argparse.Namespace) -> int:
 
 
 def _discard_output() -> None:
-    """Have nothing more be written to where nobody reads."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Write nothing more to standard output, which nobody reads or which is full."""
+    with contextlib.suppress(OSError, AttributeError):  # it may have been replaced by an object
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

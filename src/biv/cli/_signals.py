@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from biv.training.ranks import launched
+
+CLEANUP_SECONDS = 5.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -26,24 +30,25 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raise :class:`Interrupted` on the first of these signals; the others are for nothing.
+    """Raise :class:`Interrupted` on one of these signals, and ignore others for some seconds.
 
-    A second signal would cut off the cleanup that the first has started. Signals that the command
-    was started to ignore stay ignored, as by ``nohup``. Processes that the command starts have
-    handlers of their own. Those of `torchrun` are left to it: what waits for another process does
-    not come to run a handler.
+    A terminal may send several at once, and a second one would cut off the cleanup that the first
+    has started. One that comes later ends a cleanup that does not end by itself. Signals that the
+    command was started to ignore stay ignored, as by ``nohup``. Processes that the command starts
+    have handlers of their own. Those of `torchrun` are left to it: what waits for another process
+    does not come to run a handler.
     """
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or multiprocessing.parent_process() is not None or launched():
         yield
         return
-    has_come = False
+    raised_at = -math.inf
 
     def end(number: int, _: FrameType | None) -> None:
-        nonlocal has_come
-        if not has_come:
-            has_come = True
+        nonlocal raised_at
+        if time.monotonic() - raised_at > CLEANUP_SECONDS:
+            raised_at = time.monotonic()
             raise Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in (getattr(signal, n) for n in names)}

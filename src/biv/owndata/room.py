@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from biv._files import exclusive, remove, remove_leftover
-from biv.owndata.staging import NEW, Staging
+from biv.owndata.staging import Staging
 
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
 EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
@@ -42,16 +42,18 @@ def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
     Raises:
         ValueError: It holds something that must not be lost.
     """
-    remove(folder / NEW)
     temporary = (*(f".{name}." for name in FILES), ".unfinished-")
     leftovers = [p for p in folder.iterdir() if p.name.startswith(temporary)]
-    for leftover in leftovers:
-        remove_leftover(leftover)
+    staged = Staging(folder, FILES).leftovers()
     others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
-    ours = {*(folder / name for name in FILES), checkpoint, *others}
-    strange = [p for p in folder.iterdir() if p not in ours and p not in leftovers]
+    ours = {*(folder / name for name in FILES), checkpoint, *others, *leftovers, *staged}
+    strange = [p for p in folder.iterdir() if p not in ours]
     if strange and not (folder / ABOUT).is_file():
         raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
+    for leftover in leftovers:
+        remove_leftover(leftover)
+    for leftover in staged:
+        remove(leftover)
     if force:
         for other in others:
             remove(other)

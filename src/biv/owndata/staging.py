@@ -2,19 +2,21 @@
 
 All files are first written into the subfolder ``.new`` and synchronised with the disk. Renaming it
 to ``.ready`` decides: from then on the folder holds the new model, whose files are moved to their
-places one by one. Whoever opens the folder next and finds ``.ready`` there moves what has not been
-moved yet, or reads it where it is; a ``.new`` that a kill has left is removed by the next training.
+places one by one. Readers find each file where it is and write nothing. After a kill, the next
+training completes the move, and removes a ``.new``. A folder of one of these names that holds other
+files, or a link, is not ours: it is neither read nor removed.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from biv._files import InUseError, WriteError, exclusive, make_folder, remove, rename, sync_folder
+from biv._files import InUseError, WriteError, make_folder, remove, rename, sync_folder
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class Staging:
         The caller holds the folder; see :func:`biv._files.exclusive`.
         """
         new = self.folder / NEW
+        if os.path.lexists(new) and not self._is_ours(new):
+            raise ValueError(f"{new} is in the way: it holds other files, so move it elsewhere")
         remove(new)
         try:
             make_folder(new)
@@ -62,7 +66,7 @@ class Staging:
         again.
         """
         ready = self.folder / READY
-        if not ready.is_dir():
+        if not self._is_ours(ready):
             return
         there = [name for name in self.names if (ready / name).exists()]
         if self.names[0] in there:  # nothing has been moved: what the new model lacks is of the old
@@ -80,7 +84,21 @@ class Staging:
         """Where a file is, or would be, whatever has been moved."""
         ready = self.folder / READY
         staged = (ready / name).exists() or (ready / self.names[0]).exists()
-        return (ready if staged else self.folder) / name
+        return (ready if staged and self._is_ours(ready) else self.folder) / name
+
+    def leftovers(self) -> list[Path]:
+        """Return the folders that an interrupted replacement has left."""
+        return [path for path in (self.folder / NEW, self.folder / READY) if self._is_ours(path)]
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether this is a real folder that holds nothing but files of a model."""
+        if path.is_symlink() or not path.is_dir():
+            return False
+        temporary = tuple(f".{name}.biv" for name in self.names)
+        return all(
+            entry.is_file() and (entry.name in self.names or entry.name.startswith(temporary))
+            for entry in path.iterdir()
+        )
 
     def read(self, read: Callable[[], T]) -> T:
         """Call what reads the files (by :meth:`current`) so that all it reads is of one model.
@@ -89,11 +107,6 @@ class Staging:
             InUseError: The files change all the time.
         """
         for _ in range(TRIES):
-            if (self.folder / READY).is_dir():
-                # Where it is in use, or may not be written, `current` tells where the files are.
-                with suppress(OSError), exclusive(self.folder) as locked:
-                    if locked:
-                        self.finish()
             before = self._state()
             try:
                 found = read()
