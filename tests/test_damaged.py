@@ -1,9 +1,13 @@
 """Damaged and hostile files: every command names the file and ends with exit code 2."""
 
+import argparse
 import json
 import random
 import shutil
 import sqlite3
+import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -12,13 +16,16 @@ import pytest
 import biv
 from biv import _checks, _json, modelfile
 from biv.cli import main
+from biv.cli.experiments import add_options, train_missing
 from biv.datasets import tablefiles
+from biv.experiments.runner import Plan
 from biv.experiments.store import Store
 from biv.metrics import Score
 from biv.owndata import ModelFolder
 from biv.owndata.comparison import Compared, Comparison, Effect
 from biv.owndata.methods import BIV, L2, SHUFFLED
 from damage import dumped, forge_curves, json_mutations, odd_files, store_statements, text_mutations
+from experiments import RUN
 
 SAVED = Path(__file__).parent / "data" / "v0.1"
 FILES = ("about.json", "evidence.json", "comparison.json")
@@ -210,6 +217,89 @@ def test_forged_curves_are_named(command, value, message, store, tmp_path, capsy
     assert "runs.sqlite" in said
     assert message in said
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".md"] == []
+
+
+KILLED = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # so that the file is changed before the end
+connection.execute("BEGIN")
+connection.execute("DELETE FROM curves")
+connection.execute("UPDATE runs SET provenance = '{}'")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def unfinished(store):
+    """A store whose writer was killed in a transaction; and what the file was before."""
+    before, journal = store.read_bytes(), store.with_name("runs.sqlite-journal")
+    subprocess.run([sys.executable, "-c", KILLED, store])
+    assert store.read_bytes() != before
+    assert journal.read_bytes().startswith(bytes.fromhex("d9d505f920a163d7"))
+    return store, journal, before
+
+
+@pytest.mark.parametrize("command", ["report", "claims --stored", "reproduce fig03"])
+def test_what_a_killed_writer_had_begun_is_undone(command, unfinished, tmp_path):
+    store, journal, before = unfinished
+    if command == "report":
+        assert report(store, tmp_path) == 0
+    else:
+        options = [option for option in STORED if option != "--stored"]
+        assert main([*command.split(), *options, "--out", str(tmp_path)]) in (0, 1)
+    assert store.read_bytes() == before
+    assert not journal.exists()
+
+
+def test_what_a_killed_writer_had_begun_is_said_where_it_cannot_be_undone(
+    unfinished, tmp_path, monkeypatch, capsys
+):
+    connect, changed = sqlite3.connect, unfinished[0].read_bytes()
+
+    def not_writable(place, **settings):
+        return connect(place.replace("mode=rw", "mode=ro"), **settings)
+
+    monkeypatch.setattr(sqlite3, "connect", not_writable)
+    assert report(unfinished[0], tmp_path) == 2
+    assert (
+        "runs.sqlite cannot be used: attempt to write a readonly database: runs.sqlite-journal "
+        "holds a transaction that was not finished: open the store once, as by `biv report`, where "
+        "it and its folder can be written"
+    ) in capsys.readouterr().err
+    assert unfinished[0].read_bytes() == changed
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_journal_does_not_lead_to_other_files(read_only, unfinished, tmp_path):
+    """SQLite removes the file that a journal of several databases names."""
+    store, journal, _ = unfinished
+    changed, victim = store.read_bytes(), tmp_path / "victim"
+    victim.write_text("mine")
+    name, page = bytes(victim), 0x40000000 // 512 + 1
+    end = name + struct.pack(">II", len(name), sum(name)) + bytes.fromhex("d9d505f920a163d7")
+    with journal.open("ab") as file:
+        file.write(struct.pack(">I", page) + end)
+    with pytest.raises(ValueError, match="runs.sqlite-journal is not of a store"):
+        Store(store, read_only=read_only)
+    assert victim.read_text() == "mine"
+    assert store.read_bytes() == changed
+
+
+def test_a_store_whose_maker_was_killed_is_made(tmp_path, monkeypatch):
+    """SQLite makes an empty file first."""
+    (tmp_path / "runs.sqlite").touch()
+    trained = []
+    monkeypatch.setattr(
+        "biv.experiments.runner.complete",
+        lambda runs, *_, **__: (trained.extend(runs), Plan(0, len(runs), []))[1],
+    )
+    monkeypatch.setattr("biv.cli.experiments.seconds_a_unit", lambda _: 0.001)
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    train_missing([RUN], parser.parse_args(["--jobs", "1", "--out", str(tmp_path)]))
+    assert trained == [RUN]
+    assert len(Store(tmp_path / "runs.sqlite", read_only=True)) == 0
 
 
 def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):

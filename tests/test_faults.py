@@ -17,14 +17,16 @@ import torch
 from safetensors.torch import load_file
 
 from biv import _files
-from biv._files import WriteError, complete_or_none, exclusive
+from biv._files import InUseError, WriteError, complete_or_none, exclusive
 from biv.cli import _signals, main
 from biv.experiments.artefacts import PRESETS
 from biv.experiments.claims import claims
 from biv.experiments.store import Store
 from biv.owndata import ModelFolder
 from biv.training.stack import Stack
+from biv.training.streamed import StreamedTraining
 from experiments import SMOKE, results_of
+from parquet import labelled, write
 from test_commands import COLUMNS, SMALL, WHOLE, data, run
 from test_files import full, names
 
@@ -252,6 +254,33 @@ def test_a_training_holds_its_folder(monkeypatch, capsys):
     assert run(*TRAIN, "--out", "new") == 0
     assert codes == [2]
     assert "new is being written by another process" in capsys.readouterr().err
+
+
+def test_a_streamed_training_holds_its_folder_until_the_model_is_in_it(
+    tmp_path, monkeypatch, capsys
+):
+    write(tmp_path / "t.parquet", labelled(600))
+    out, held = tmp_path / "m", []
+    options = ("--target", "y", "--target-var", "v", "--stream", "--max-epochs", "1", "--out", out)
+
+    def hold(method):
+        def while_held(*given, **settings):
+            held.append(out.is_dir())
+            with pytest.raises(InUseError), exclusive(out):
+                pass
+            if len(held) == 1:
+                assert run("train", tmp_path / "t.parquet", *options) == 2
+                assert "m is being written by another process" in capsys.readouterr().err
+            return method(*given, **settings)
+
+        return while_held
+
+    monkeypatch.setattr(StreamedTraining, "run", hold(StreamedTraining.run))
+    monkeypatch.setattr(ModelFolder, "write", hold(ModelFolder.write))
+    assert run("train", tmp_path / "t.parquet", *options) == 0
+    assert held == [True, True]
+    with exclusive(out):
+        assert (out / "about.json").is_file()
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
 """The store that keeps runs."""
 
 import json
+import signal
 import sqlite3
 import threading
 from dataclasses import replace
+from pathlib import PureWindowsPath
 
 import numpy as np
 import pytest
 
-from biv.experiments.store import Failure, Result, Store
+from biv.cli._signals import Interrupted
+from biv.experiments.store import Failure, Result, Store, _uri
 from biv.training import History
 from experiments import RUN, assert_same_result, result
 
@@ -157,6 +160,53 @@ def test_a_store_that_another_holds_or_none_may_write_is_not_called_damaged(tmp_
     holder.close()
     with pytest.raises(ValueError, match="cannot be used: unable to open database file"):
         Store(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a b", "a?mode=ro", "a#b", "100%41", "é±", "a:b", "a'b"])
+def test_a_file_may_have_any_name(tmp_path, name):
+    path = tmp_path / name
+    Store(path).add([result()])
+    assert len(Store(f"//{path}", read_only=True)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_windows_share_is_no_host():
+    place = _uri(PureWindowsPath(r"\\server\share\runs.sqlite"), "ro")
+    assert place == "file:%2F%2Fserver%2Fshare%2Fruns.sqlite?mode=ro"
+    with pytest.raises(sqlite3.OperationalError, match="unable to open database file"):
+        sqlite3.connect(place, uri=True)  # and not: invalid uri authority: server
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+
+def test_a_signal_during_a_query_is_not_an_error_of_the_store(tmp_path):
+    store = Store(tmp_path / "runs.sqlite")
+
+    def end(*_):
+        raise Interrupted(signal.SIGTERM)
+
+    def query():
+        with store._connection() as connection:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            connection.execute(ENDLESS).fetchone()
+
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        with pytest.raises(Interrupted) as caught:
+            query()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert caught.value.exit_code == 128 + signal.SIGTERM
+
+
+def test_a_query_without_end_is_said_to_be_one(tmp_path, monkeypatch):
+    store = Store(tmp_path / "runs.sqlite")
+    monkeypatch.setattr("biv.experiments.store.PIECE", 1000)
+    said = r"runs\.sqlite cannot be used: its queries take more than 1,000,000 steps: it is damaged"
+    with pytest.raises(ValueError, match=said), store._connection() as connection:
+        connection.execute(ENDLESS).fetchone()
 
 
 def test_reading_asks_for_no_lock_to_write(tmp_path, monkeypatch):

@@ -115,10 +115,11 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
         return store, runner.Plan(stored, 0, failed)
     missing = list(dict.fromkeys(runs))
     if path.exists():
-        missing = Store(path, read_only=True).missing(runs)
-    if not missing:
-        print(f"0 runs trained, {len(wanted)} were stored already.")
-        return Store(path, read_only=True), runner.Plan(len(wanted), 0, [])
+        store = Store(path)  # to be written: whoever made the file may have been killed before
+        missing = store.missing(runs)
+        if not missing:
+            print(f"0 runs trained, {len(wanted)} were stored already.")
+            return store, runner.Plan(len(wanted), 0, [])
     with closing(_workers(missing, options)) as workers:
         note = workers.require_rows(missing)  # what is not on hand leaves no empty store behind
         if options.cluster:

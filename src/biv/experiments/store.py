@@ -12,10 +12,11 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypedDict
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,7 @@ COLUMNS = {
     "runs": ("key", "spec", "error", "diverged_at", "summary", "provenance"),
     "curves": ("key", "name", "data"),
 }
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal: of several databases
 CURVES = ("test_loss", "train_loss", "train_loss_std", "effective_batch_size")
 
 SCHEMA = """
@@ -190,7 +192,8 @@ class Store:
 
     Args:
         path: Of the file.
-        read_only: Whether the file is only read; then it must exist.
+        read_only: Whether the file is only read; then it must exist. What a process that was killed
+            had not finished writing is undone all the same.
 
     Raises:
         ValueError: The file is not a store, is damaged, or is of another version. It is left as it
@@ -242,14 +245,18 @@ class Store:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.read_only else 'rwc'}"
+        stopped: list[BaseException] = []
+        steps = _steps(stopped)
+        next(steps)
+        place = _uri(self.path.absolute(), self._mode())
         try:
             connection = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, uri=True)
         except sqlite3.OperationalError as error:
             raise ValueError(f"{self.path} cannot be used: {error}") from error
-        pieces = iter(range(MOST_PIECES))
-        connection.set_progress_handler(lambda: next(pieces, None) is None, PIECE)
+        connection.set_progress_handler(steps.__next__, PIECE)
         try:
+            if self.read_only:
+                connection.execute("PRAGMA query_only = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             yield connection
@@ -259,10 +266,12 @@ class Store:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):  # locked, read-only, no folder
+                if stopped:
+                    raise stopped.pop() from None
                 if "disk is full" in str(error):
                     reason = os.strerror(errno.ENOSPC)
                     raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
-                raise ValueError(f"{self.path} cannot be used: {error}") from error
+                raise ValueError(f"{self.path} cannot be used: {self._reason(error)}") from error
             if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
                 raise ValueError(
                     f"{self.path} is not a store, or is damaged ({error}): move it away to begin "
@@ -271,6 +280,41 @@ class Store:
             raise
         finally:
             connection.close()
+
+    @property
+    def _journal(self) -> Path:
+        """Where SQLite keeps what a transaction overwrites until it is committed."""
+        return Path(f"{self.path.resolve()}-journal")
+
+    def _mode(self) -> str:
+        """How the file is opened: what a killed writer has begun can be undone by writing only.
+
+        Raises:
+            ValueError: The journal names another file, which SQLite might remove.
+        """
+        unfinished, names_another = self._journal.is_file(), False
+        if unfinished:
+            with suppress(OSError), self._journal.open("rb") as journal:  # gone by now, or short
+                journal.seek(-len(NAMES_ANOTHER), os.SEEK_END)
+                names_another = journal.read() == NAMES_ANOTHER
+        if names_another:
+            raise ValueError(f"{self.path} cannot be used: {self._journal} is not of a store")
+        if not self.read_only:
+            return "rwc"
+        return "rw" if unfinished else "ro"
+
+    def _reason(self, error: sqlite3.OperationalError) -> str:
+        if str(error) == "interrupted":
+            return (
+                f"its queries take more than {PIECE * MOST_PIECES:,} steps: it is damaged, or not "
+                "a store of runs"
+            )
+        if "locked" not in str(error) and self._journal.exists():
+            return (
+                f"{error}: {self._journal.name} holds a transaction that was not finished: open "
+                "the store once, as by `biv report`, where it and its folder can be written"
+            )
+        return str(error)
 
     def __len__(self) -> int:
         with self._connection() as connection:
@@ -384,6 +428,26 @@ class Store:
         with _json.damaged(self.path):
             rows = _json.convert(found, list[tuple[str, str]])
         return [self._run(key, spec) for key, spec in rows]
+
+
+def _uri(path: PurePath, mode: str) -> str:
+    """How SQLite is told of a file: with its slashes quoted, none begins the name of a host."""
+    return f"file:{quote(os.fsencode(path.as_posix()), safe='')}?mode={mode}"
+
+
+def _steps(stopped: list[BaseException]) -> Iterator[None]:
+    """Let SQLite go on as long as this does; what a signal raises meanwhile is put into a list.
+
+    SQLite would drop it. It is raised as soon as Python runs: in a function, before any ``try`` of
+    the function is entered; in a generator that has been started, inside.
+    """
+    try:
+        for _ in range(MOST_PIECES):
+            yield
+    except GeneratorExit:  # not kept: it would keep the error that the connection ended with
+        raise
+    except BaseException as error:
+        stopped.append(error)
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:

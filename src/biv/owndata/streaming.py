@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
@@ -160,99 +160,100 @@ def train_streamed(
             warn(remark)
     ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
     checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
-    with ExitStack() as held_folder:
-        ranks.from_first(lambda: _make_room(held_folder, folder, checkpoint, force=force))
+    with _held_by_first(ranks, folder):  # until the model is in it
+        ranks.from_first(lambda: require_room(folder, checkpoint, force=force))
         state, plan = ranks.from_first(
             lambda: _begun(checkpoint, survey, held_out, settings, shards)
         )
-    if state is not None:
+        if state is not None:
+            with _json.damaged(checkpoint, INCOMPLETE):
+                told(f"going on with the training begun in {folder}, at step {state['step']:,}")
+                # Whatever the number of processes that it was begun by.
+                shards = _json.convert(plan["shards"], int)
+            dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
+        mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
         with _json.damaged(checkpoint, INCOMPLETE):
-            told(f"going on with the training begun in {folder}, at step {state['step']:,}")
-            # Whatever the number of processes that it was begun by.
-            shards = _json.convert(plan["shards"], int)
-        dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
-    mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-    with _json.damaged(checkpoint, INCOMPLETE):
-        encoding, recipe = Encoding.from_told(plan["encoding"]), _json.convert(plan["recipe"], MLP)
-        learning_rate = _json.convert(plan["learning_rate"], float)
-    learned = {group: own.learned for group, own in surveys.items()}
-    stream = Stream(
-        [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
-        survey.learned,
-        settings.batch_size,
-    )
-    automatic = settings.epsilon == "auto"
-    training = StreamedTraining(
-        recipe(torch.Generator().manual_seed(settings.seed)),
-        _losses(settings, survey, encoding, ranks, noisy=bool(target.error_bars)),
-        stream,
-        Judge(encoding(held_out), ranks),
-        Schedule(
-            epochs=settings.max_epochs,
-            batch_size=settings.batch_size,
-            test_every=None,
-            optimizer="adamw",
-            weight_decay=0.01,
-            averaging=2.0,
-        ),
-        learning_rate,
-        FIRST_EPSILON if automatic else float(settings.epsilon),
-        follows=automatic,
-        patience=settings.patience,
-        ranks=ranks,
-        device=_device(),
-    )
-    if state is not None:
-        with _json.damaged(checkpoint, INCOMPLETE):
-            require_like(training.state_dict(), state)
-            training.load_state_dict(state)
-    with steady_machine(threads):
-        training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
-    if not ranks.is_first:
-        return None
-    if training.choice.epoch == settings.max_epochs:
-        warn(
-            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
-            "may become better"
+            encoding = Encoding.from_told(plan["encoding"])
+            recipe = _json.convert(plan["recipe"], MLP)
+            learning_rate = _json.convert(plan["learning_rate"], float)
+        learned = {group: own.learned for group, own in surveys.items()}
+        stream = Stream(
+            [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
+            survey.learned,
+            settings.batch_size,
         )
-    warn_if_negative(min(training.choice.scores))
-    files = {path: _rows_of(table, path) for path in table.files.paths}
-    about = {
-        "command": command,
-        "files": {str(path): count for path, count in files.items()},
-        "rows": survey.rows,
-        "rows_without_label": survey.unlabelled,
-        "rows_held_out": len(held_out),
-        "processes": ranks.size,
-        "shards": shards,
-        "steps": training.step,
-        "settings": plain(asdict(settings) | {"calibrate_variance": False}),
-    }
-    model = _regressor(training, encoding, recipe, survey, held_out, settings)
-    result = summary(model, held_out.y, held_out.variance, held_out.weight)
-    result |= _thinned(training.losses)
-    rows = LabelledTable(
-        held_out.features,
-        held_out.y,
-        held_out.variance,
-        held_out.weight,
-        held_out.places,
-        survey.unlabelled,
-        files,
-        schema,
-        target,
-    )
-    evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
-    evidence = replace(evidence, rows=survey.rows)
-    result["finding"] = evidence.finding
-    about |= {
-        "result": result,
-        "seconds": time.perf_counter() - start,
-        "peak_memory_bytes": peak_memory(),
-    }
-    finished = ModelFolder(model, schema, target, about, evidence, comparison)
-    finished.write(folder)
-    return finished
+        automatic = settings.epsilon == "auto"
+        training = StreamedTraining(
+            recipe(torch.Generator().manual_seed(settings.seed)),
+            _losses(settings, survey, encoding, ranks, noisy=bool(target.error_bars)),
+            stream,
+            Judge(encoding(held_out), ranks),
+            Schedule(
+                epochs=settings.max_epochs,
+                batch_size=settings.batch_size,
+                test_every=None,
+                optimizer="adamw",
+                weight_decay=0.01,
+                averaging=2.0,
+            ),
+            learning_rate,
+            FIRST_EPSILON if automatic else float(settings.epsilon),
+            follows=automatic,
+            patience=settings.patience,
+            ranks=ranks,
+            device=_device(),
+        )
+        if state is not None:
+            with _json.damaged(checkpoint, INCOMPLETE):
+                require_like(training.state_dict(), state)
+                training.load_state_dict(state)
+        with steady_machine(threads):
+            training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
+        if not ranks.is_first:
+            return None
+        if training.choice.epoch == settings.max_epochs:
+            warn(
+                f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
+                "may become better"
+            )
+        warn_if_negative(min(training.choice.scores))
+        files = {path: _rows_of(table, path) for path in table.files.paths}
+        about = {
+            "command": command,
+            "files": {str(path): count for path, count in files.items()},
+            "rows": survey.rows,
+            "rows_without_label": survey.unlabelled,
+            "rows_held_out": len(held_out),
+            "processes": ranks.size,
+            "shards": shards,
+            "steps": training.step,
+            "settings": plain(asdict(settings) | {"calibrate_variance": False}),
+        }
+        model = _regressor(training, encoding, recipe, survey, held_out, settings)
+        result = summary(model, held_out.y, held_out.variance, held_out.weight)
+        result |= _thinned(training.losses)
+        rows = LabelledTable(
+            held_out.features,
+            held_out.y,
+            held_out.variance,
+            held_out.weight,
+            held_out.places,
+            survey.unlabelled,
+            files,
+            schema,
+            target,
+        )
+        evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
+        evidence = replace(evidence, rows=survey.rows)
+        result["finding"] = evidence.finding
+        about |= {
+            "result": result,
+            "seconds": time.perf_counter() - start,
+            "peak_memory_bytes": peak_memory(),
+        }
+        finished = ModelFolder(model, schema, target, about, evidence, comparison)
+        finished.write(folder)
+        return finished
 
 
 def _rows_of(table: RowGroups, path: Path) -> int:
@@ -406,9 +407,12 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _make_room(held_folder: ExitStack, folder: Path, checkpoint: Path, *, force: bool) -> None:
-    held_folder.enter_context(held(folder))
-    require_room(folder, checkpoint, force=force)
+@contextmanager
+def _held_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
+    """Hold the folder on the first process, for all; if it cannot be held, all of them stop."""
+    with ExitStack() as stack:
+        ranks.from_first(lambda: stack.enter_context(held(folder)))
+        yield
 
 
 def _begun(
