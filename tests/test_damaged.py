@@ -148,7 +148,7 @@ def test_every_setting_but_paths_and_objects_can_be_loaded():
 
     settings = biv.BIVRegressor().get_params()
     assert settings.pop("checkpoint") is None
-    assert _stored_settings(settings | {"keep": []}) == settings
+    assert _stored_settings(settings | {"keep": []}, settings) == settings
 
 
 @pytest.fixture
