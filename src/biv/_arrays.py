@@ -47,9 +47,9 @@ def refuse_extremes(name: str, values: npt.NDArray[Any], limit: float) -> None:
     """Raise for numbers whose powers overflow or vanish; infinities and NaN are not looked at.
 
     Args:
-        name: Of the argument.
+        name: Name of the argument.
         values: Rows of numbers.
-        limit: Of the size of every number; and its reciprocal, of the largest of them.
+        limit: Upper limit of the absolute values; its reciprocal is the lower limit of the largest.
     """
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     largest = size.max(initial=0.0)
@@ -89,7 +89,7 @@ def of_cells(name: str, given: Any, hint: str = "") -> Any:
     """Return Python objects and texts as float64, None and pandas.NA as NaN; all else as given.
 
     Args:
-        name: Of the argument.
+        name: Name of the argument.
         given: An array-like.
         hint: How to have other cells than numbers.
 

@@ -103,8 +103,8 @@ def parse(
     """Return the content of a JSON file as a type.
 
     Args:
-        name: Of the file, for errors.
-        content: Of the file.
+        name: Name of the file, for errors.
+        content: Content of the file.
         kind: What it must be.
         form: What its "format" must be; None if it has none.
         what: Is said of a file that is something else.
