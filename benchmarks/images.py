@@ -1,7 +1,7 @@
 """What training on images costs beside the bare network, and decoding beside one core's: ratios.
 
-    .venv/bin/python benchmarks/images.py                    generated images, ResNet-18 at 64×64
-    .venv/bin/python benchmarks/images.py --out results.md   and write it down
+    .venv/bin/python benchmarks/dataset.py                    generated dataset, ResNet-18 at 64×64
+    .venv/bin/python benchmarks/dataset.py --out results.md   and write it down
 
 The candidates take turns, batch by batch, so that a busy machine slows them alike. The bare network
 is given random tensors that are in memory already, as floats, with channels last; its loss is
@@ -23,7 +23,8 @@ from PIL import Image
 from torch import nn
 
 import biv
-from biv.datasets import Pixels, images, load_utkface
+from biv.datasets import load_utkface
+from biv.images import Pixels, dataset
 from biv.models import ResNet18
 from biv.training import Compute, Member, Schedule, Triplets
 from biv.training.loop import Loop
@@ -53,7 +54,7 @@ def seconds(work):
 def decoding(folder):
     """Making the cache, opening it again, and decoding the same bytes one after another."""
     contents = [path.read_bytes() for path in sorted(folder.iterdir())]
-    serial, _ = seconds(lambda: [images._image(content, SIZE) for content in contents])
+    serial, _ = seconds(lambda: [dataset._image(content, SIZE) for content in contents])
     made, data = seconds(lambda: load_utkface(folder, size=SIZE, progress=False))
     again, _ = seconds(lambda: load_utkface(folder, size=SIZE, progress=False))
     return data, serial, made, again

@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 import bikes
 import biv
-import biv.estimator
+import biv.estimator.regressor
 from biv.training import cross_fit
 from machine import machine, publish, table
 
@@ -113,7 +113,7 @@ def ours(train, test, scale, seed, method):
         each_epoch.append(ensemble.modules(ensemble.snapshot()))
 
     if method == "long":
-        biv.estimator.cross_fit = partial(cross_fit, after_epoch=look)
+        biv.estimator.regressor.cross_fit = partial(cross_fit, after_epoch=look)
     model.fit(train[0], train[1], y_var=train[2])
     fitted, curve = model._fitted, []
     for modules in each_epoch:
@@ -121,7 +121,7 @@ def ours(train, test, scale, seed, method):
         part = replace(part, ensemble=replace(part.ensemble, modules=modules))
         then = replace(fitted, parts=[part])
         curve.append(error(then.predict(x)[0][:, 0], test, scale))
-    biv.estimator.cross_fit = cross_fit
+    biv.estimator.regressor.cross_fit = cross_fit
     mean, std = model.predict(test[0], return_std=True, y_var=test[2])
     off = np.abs(mean - test[1]) / std
     return {
@@ -339,7 +339,7 @@ def speed(rounds, epochs=30):
         hidden_layer_sizes=(100, 50, 20, 10), batch_size=256, max_iter=epochs, tol=0
     )
     network.set_params(n_iter_no_change=epochs)
-    scaled, label = biv.datasets.FeatureScaler.fit(x)(x), y / np.sqrt(scale)
+    scaled, label = biv.preprocessing.FeatureScaler.fit(x)(x), y / np.sqrt(scale)
     ratios = []
     for _ in range(rounds):
         mine = seconds(paper, x, y, y_var=variance)

@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from biv.experiments.store import Store
-from biv.report import paperpage
+from biv.paper.report import paper_page
+from biv.paper.store import Store
 from biv.report.charts import BLUE, Chart, Panel, Series
 from biv.report.page import Page, Section
 from machine import machine, parser, publish
@@ -49,9 +49,9 @@ def report(options):
     yield f"{machine()}.\n"
     with tempfile.TemporaryDirectory() as folder:
         store = Store(ROOT / "paper/results/runs.sqlite")
-        chosen = paperpage.contents(store)[0]
+        chosen = paper_page.contents(store)[0]
         start = time.perf_counter()
-        paper = paperpage.page(store, chosen, "paper/results").write(Path(folder) / "paper.html")
+        paper = paper_page.page(store, chosen, "paper/results").write(Path(folder) / "paper.html")
         made = time.perf_counter() - start
         bare = smallest().write(Path(folder) / "bare.html")
         found = {paper: [], bare: []}

@@ -29,14 +29,14 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from tqdm import tqdm
 
-from biv.datasets import Target
-from biv.datasets.columns import Column, Schema
-from biv.datasets.rowgroups import RowGroups, deal
-from biv.datasets.stream import Batch, Encoding, Shard, Stream
-from biv.datasets.survey import Reader, Rows, Survey
-from biv.datasets.tablefiles import Files
+from biv.losses.modules import BIVLoss
 from biv.models import MLP, Periodic
-from biv.modules import BIVLoss
+from biv.tables import Target
+from biv.tables.files import Files
+from biv.tables.row_groups import RowGroups, deal
+from biv.tables.schema import Column, Schema
+from biv.tables.stream import Batch, Encoding, Shard, Stream
+from biv.tables.survey import Reader, Rows, Survey
 from biv.training import Schedule
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks

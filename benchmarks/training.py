@@ -42,7 +42,10 @@ def table(seed, train=TRAIN, test=TEST):
     As many as the paper has of the whole data set, so that no download is needed.
     """
     data = biv.datasets.load_bike_2011()
-    features, labels = biv.datasets.FeatureScaler.fit(data.x), biv.datasets.LabelScaler.fit(data.y)
+    features, labels = (
+        biv.preprocessing.FeatureScaler.fit(data.x),
+        biv.preprocessing.LabelScaler.fit(data.y),
+    )
     rng = np.random.default_rng(seed)
     drawn = [rng.integers(len(data), size=rows) for rows in (train, test)]
     (x, x_test), (y, y_test) = (

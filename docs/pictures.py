@@ -18,10 +18,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biv.experiments.artefacts import BIV, L2, PRESETS, Panel, artefacts, cutoff
-from biv.experiments.store import Result, Store
-from biv.experiments.summary import Summary, summarise
-from biv.report.figures import METHOD_COLOURS, POINTS, STYLE, TRUTH_COLOUR
+from biv.paper.artefacts import BIV, L2, PRESETS, Panel, artefacts, cutoff
+from biv.paper.report.figures import METHOD_COLOURS, POINTS, TRUTH_COLOUR
+from biv.paper.store import Result, Store
+from biv.paper.summary import Summary, summarise
+from biv.report.matplotlib_figures import STYLE
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"

@@ -82,8 +82,8 @@ def main(arguments=None):
         rng = np.random.default_rng(seed)
         few, many, test = np.split(rng.permutation(len(data)), [labelled, labelled + unlabelled])
         # In units of the few labels, all that is known.
-        x = biv.datasets.FeatureScaler.fit(data.x[few])(data.x)
-        truth = biv.datasets.LabelScaler.fit(data.y[few]).label(data.y)
+        x = biv.preprocessing.FeatureScaler.fit(data.x[few])(data.x)
+        truth = biv.preprocessing.LabelScaler.fit(data.y[few]).label(data.y)
 
         teachers = teach(x[few], truth[few], rng)
         y, variance = biv.labels.ensemble(predictions(teachers, x[many]))  # four teachers at least

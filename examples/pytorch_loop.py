@@ -44,8 +44,8 @@ def noisy_bike(seed, train, held_out):
     rows = np.split(order[: train + 2 * held_out], [train, train + held_out])
 
     # Statistics of the training rows alone; those of the labels are not inflated by their noise.
-    features = biv.datasets.FeatureScaler.fit(data.x[rows[0]])
-    labels = biv.datasets.LabelScaler.fit(noisy[rows[0]], variance[rows[0]])
+    features = biv.preprocessing.FeatureScaler.fit(data.x[rows[0]])
+    labels = biv.preprocessing.LabelScaler.fit(noisy[rows[0]], variance[rows[0]])
     columns = (
         features(data.x),
         labels.label(noisy)[:, None],  # (N, 1), as what the network gives

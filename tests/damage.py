@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from biv.experiments.store import CURVES, Store, _packed
+from biv.paper.store import CURVES, Store, _packed
 
 WRONG = ("x", None, [], {}, 0, -1, 2**70, 1e308, 1e-308, float("nan"), float("inf"), True, "\ud800")
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from biv.experiments.artefacts import PRESETS, Line, artefacts, gamma
-from biv.experiments.spec import Loss, Run
-from biv.experiments.store import Result
+from biv.paper.artefacts import PRESETS, Line, artefacts, gamma
+from biv.paper.spec import Loss, Run
+from biv.paper.store import Result
 from biv.training import History
 
 RUN = Run(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import images
 import parquet
-from biv.experiments import stacks
+from biv.paper import stacks
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

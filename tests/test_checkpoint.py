@@ -15,14 +15,7 @@ from torch import nn
 
 import biv
 from biv.models import MLP, Periodic
-from biv.training import (
-    Schedule,
-    Stack,
-    Triplets,
-    load_checkpoint,
-    save_checkpoint,
-    train_stack,
-)
+from biv.training import Schedule, Stack, Triplets, load_checkpoint, save_checkpoint, train_stack
 from trainings import FEATURES, assert_same_bits, clean_rows, seven_members
 
 MODEL = MLP(FEATURES, (13, 6), 1, Periodic((0, 3), frequencies=3, width=3))

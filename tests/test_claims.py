@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.experiments.artefacts import BIV, CLEAN, L2, PRESETS, Grid, Line, artefacts, gamma
-from biv.experiments.claims import Compared, claims, find
-from biv.experiments.measures import Evidence, Lowest, Quotient, StepsTo, Times, Tuned, Variability
-from biv.experiments.spec import Loss
-from biv.experiments.store import Result
-from biv.experiments.verdicts import Count
-from biv.report import claims as report
+from biv.paper.artefacts import BIV, CLEAN, L2, PRESETS, Grid, Line, artefacts, gamma
+from biv.paper.claims import Compared, claims, find
+from biv.paper.measures import Evidence, Lowest, Quotient, StepsTo, Times, Tuned, Variability
+from biv.paper.report import claims as report
+from biv.paper.spec import Loss
+from biv.paper.store import Result
+from biv.paper.verdicts import Count
 from experiments import RUN, line_of
 
 SEEDS = 5

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from biv.cli import main
-from biv.experiments import protocol
-from biv.experiments.artefacts import PRESETS
-from biv.experiments.claims import claims
-from biv.experiments.processes import Processes
-from biv.experiments.store import Failure, Store
+from biv.paper import protocol
+from biv.paper.artefacts import PRESETS
+from biv.paper.claims import claims
+from biv.paper.store import Failure, Store
+from biv.paper.workers.processes import Processes
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_data_that_are_not_on_hand_leave_nothing_behind(tmp_path, monkeypatch, c
         raise FileNotFoundError("no such data")
 
     protocol.source.cache_clear()
-    monkeypatch.setattr("biv.experiments.protocol.load_bike", load)
+    monkeypatch.setattr("biv.paper.protocol.load_bike", load)
     assert main(["reproduce", "fig03", "--out", str(tmp_path / "new")]) == 2
     assert "no such data" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
@@ -169,7 +169,7 @@ def test_a_store_that_cannot_be_written_to_is_told_before_training(tmp_path, mon
     Store(tmp_path / "runs.sqlite")
     holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("biv.experiments.store.PATIENCE", 0.1)
+    monkeypatch.setattr("biv.paper.store.PATIENCE", 0.1)
     monkeypatch.setattr(Processes, "submit", lambda *_: pytest.fail("it trained"))
     out = ["--dataset", "bike2011", "--preset", "smoke", "--out", str(tmp_path)]
     assert main(["reproduce", "fig03", *out]) == 2

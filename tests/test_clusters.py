@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from biv.cli import main
-from biv.experiments import clusters, runner, stacks
-from biv.experiments.clusters import Address, Data
-from biv.experiments.processes import Processes
-from biv.experiments.store import Failure, Store
+from biv.paper import runner, stacks
+from biv.paper.store import Failure, Store
+from biv.paper.workers import clusters
+from biv.paper.workers.clusters import Address, Data
+from biv.paper.workers.processes import Processes
 from experiments import RUN, SMOKE, assert_same_result
 
 TABLE = SMOKE["table1"].runs(1)
@@ -243,7 +244,7 @@ def ending_at(deadly):
     """What a worker is given to do instead, sent by value: the worker ends at one run."""
 
     def work_or_end(runs, here):
-        from biv.experiments import clusters
+        from biv.paper.workers import clusters
 
         if deadly in runs:
             os._exit(1)

@@ -17,9 +17,9 @@ import pytest
 
 import biv
 from biv.cli import main
-from biv.datasets import tablefiles
-from biv.owndata import ModelFolder, modelfolder
+from biv.tables import files
 from biv.training.stack import Stack
+from biv.workflows import ModelFolder, model_folder
 from tables import frame
 
 SMALL = ["--members", "4", "--max-epochs", "5"]
@@ -86,11 +86,11 @@ def test_the_shipped_amyloid_table_from_file_to_prediction(here, capsys):
 
 def test_a_model_folder_is_the_estimator_fitted_on_the_table(model):
     folder = ModelFolder.read(model)
-    table = biv.datasets.LabelledTable.read(model.parent / "data.csv", folder.target)
+    table = biv.tables.LabelledTable.read(model.parent / "data.csv", folder.target)
     fitted = biv.BIVRegressor(members=4, folds=4, max_epochs=5, random_state=0)
     with pytest.warns(UserWarning, match="max_epochs"):
         fitted.fit(table.features, table.y, y_var=table.variance)
-    part = next(tablefiles.Files(model.parent / "data.csv").parts())
+    part = next(files.Files(model.parent / "data.csv").parts())
     mean, std = fitted.predict(table.features, return_std=True)
     np.testing.assert_array_equal(folder.predict(part)[:2], (mean, std))
     assert folder.about["result"]["epsilon"] == pytest.approx(fitted.epsilon_)
@@ -118,8 +118,8 @@ def test_predictions_stand_beside_the_cells_as_they_were(model, suffix, here, mo
         how = {"dtype": str, "keep_default_na": False, "sep": "\t" if suffix == ".tsv" else ","}
         found = pd.read_csv(out, **how)
         pd.testing.assert_frame_equal(found[list(found)[:-2]], whole)
-    monkeypatch.setattr(tablefiles, "ROWS", 11)
-    monkeypatch.setattr(tablefiles, "BLOCK", 900)
+    monkeypatch.setattr(files, "ROWS", 11)
+    monkeypatch.setattr(files, "BLOCK", 900)
     again = here / f"again{suffix}"
     assert run("predict", model, path, "--out", again) == 0
     parts = pd.read_parquet(again) if suffix == ".parquet" else pd.read_csv(again, **how)
@@ -220,13 +220,13 @@ def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsy
 
 def test_threads_and_terminals_do_not_decide_a_training(model):
     folder = ModelFolder.read(model)
-    table = biv.datasets.LabelledTable.read(model.parent / "data.csv", folder.target)
+    table = biv.tables.LabelledTable.read(model.parent / "data.csv", folder.target)
     settings = {"random_state": 0, "n_jobs": 1, "verbose": True}
-    digest = modelfolder._digest(table, settings)
-    assert modelfolder._digest(table, settings | {"n_jobs": 2, "verbose": False}) == digest
-    assert modelfolder._digest(table, settings | {"random_state": 1}) != digest
+    digest = model_folder._digest(table, settings)
+    assert model_folder._digest(table, settings | {"n_jobs": 2, "verbose": False}) == digest
+    assert model_folder._digest(table, settings | {"random_state": 1}) != digest
     other = dataclasses.replace(table, y=table.y + 1)
-    assert modelfolder._digest(other, settings) != digest
+    assert model_folder._digest(other, settings) != digest
 
 
 def test_a_forced_training_keeps_the_old_model_until_it_is_done(here, monkeypatch, capsys):
@@ -391,7 +391,7 @@ def test_compare_and_train_have_the_same_rows(capsys, monkeypatch):
         name: lambda train, new, _: (np.full(len(new), train.y.mean()), "")
         for name in ("BIV", "L2", "BIV, shuffled variances")
     }
-    monkeypatch.setattr("biv.owndata.comparison.methods", lambda: methods)
+    monkeypatch.setattr("biv.workflows.comparison.methods", lambda: methods)
     options = ["--unknown-variance", "median", "--json"]
     assert run("compare", "data.csv", *COLUMNS, *options, "--no-report", "--jobs", "1") == 0
     told = json.loads(capsys.readouterr().out)
@@ -477,7 +477,9 @@ def test_bad_usage_is_2(capsys):
 
 @pytest.mark.slow
 def test_compare_as_text_and_for_machines(here, capsys, monkeypatch):
-    monkeypatch.setattr("biv.owndata.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 3})
+    monkeypatch.setattr(
+        "biv.workflows.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 3}
+    )
     data(here / "data.csv", rows=60)
     options = ["data.csv", *COLUMNS, "--folds", "2", "--jobs", "1"]
     assert run("compare", *options) == 0
@@ -522,7 +524,7 @@ def test_a_table_with_a_thousand_columns(capsys):
 def test_a_file_that_shrinks_while_it_is_predicted(model, here, monkeypatch, capsys):
     path = data(here / "data.csv")
     size = path.stat().st_size
-    monkeypatch.setattr(tablefiles, "BLOCK", 900)
+    monkeypatch.setattr(files, "BLOCK", 900)
     real = ModelFolder.predict
 
     def shrinking(self, part):
@@ -554,9 +556,9 @@ def test_without_the_libraries_it_says_what_to_install(here, capsys, monkeypatch
 
 
 def test_memory_is_known_or_not(monkeypatch):
-    assert modelfolder.peak_memory() > 1e7
+    assert model_folder.peak_memory() > 1e7
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert modelfolder.peak_memory() is None
+    assert model_folder.peak_memory() is None
 
 
 @pytest.mark.usefixtures("here")
@@ -683,8 +685,8 @@ def test_what_cannot_be_is_said(capsys):
 @pytest.mark.usefixtures("here")
 def test_a_training_that_diverges_is_a_failed_run(capsys, monkeypatch):
     path = data(Path("data.csv"))
-    monkeypatch.setattr("biv.estimator.LARGEST_RATE", 1e30)
-    monkeypatch.setattr("biv.estimator.RATE_OF_ONE_INPUT", 1e30)
+    monkeypatch.setattr("biv.estimator.regressor.LARGEST_RATE", 1e30)
+    monkeypatch.setattr("biv.estimator.regressor.RATE_OF_ONE_INPUT", 1e30)
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 1
     assert "no member gave a finite prediction" in capsys.readouterr().err
     assert not Path("m").exists()

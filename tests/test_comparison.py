@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biv.datasets import LabelledTable, Target
 from biv.metrics import Score
-from biv.owndata import compare, comparison
-from biv.owndata.comparison import Compared, Comparison, Effect
-from biv.owndata.methods import BIV, L2, SHUFFLED, Rows, methods
 from biv.report import comparison as report
+from biv.tables import LabelledTable, Target
+from biv.workflows import compare, comparison
+from biv.workflows.comparison import Compared, Comparison, Effect
+from biv.workflows.methods import BIV, L2, SHUFFLED, Rows, methods
 
 
 def table(tmp_path, rows=240, *, honest=True, seed=0):
@@ -30,7 +30,7 @@ def table(tmp_path, rows=240, *, honest=True, seed=0):
 @pytest.fixture
 def small(monkeypatch):
     few = {"members": 2, "folds": 2, "max_epochs": 12}
-    monkeypatch.setattr("biv.owndata.methods.NETWORKS", few)
+    monkeypatch.setattr("biv.workflows.methods.NETWORKS", few)
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_the_shuffled_control_has_the_same_weights_on_other_rows(tmp_path, monke
         given[len(given)] = (train.variance, settings)
         return np.zeros(len(new)), "", Model()
 
-    monkeypatch.setattr("biv.owndata.methods._network", spy)
+    monkeypatch.setattr("biv.workflows.methods._network", spy)
     rows = table(tmp_path, 60)
     data = Rows(rows.features, rows.y, rows.variance + np.arange(60), None)
     methods()[SHUFFLED](data, rows.features, 1)
@@ -238,7 +238,7 @@ def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_pa
         tried.append(threshold)
         return np.full(len(new), threshold), "", Model(1.0 if len(tried) == 2 else 2.0)
 
-    monkeypatch.setattr("biv.owndata.methods._network", spy)
+    monkeypatch.setattr("biv.workflows.methods._network", spy)
     variance = np.arange(1.0, 61.0)
     predicted, told = methods()["Cutoff"](
         Rows(rows.features, rows.y, variance, None), rows.features, 0

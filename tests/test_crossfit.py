@@ -8,8 +8,8 @@ import torch
 
 import biv
 from biv.models import MLP
-from biv.training import Schedule, Triplets, cross_fit, crossfit
-from biv.training.crossfit import _deal, _Judge, _members
+from biv.training import Schedule, Triplets, cross_fit, cross_fitting
+from biv.training.cross_fitting import _deal, _Judge, _members
 from biv.training.held_out import HeldOutScore
 from trainings import FEATURES, triplets, truth
 
@@ -208,7 +208,7 @@ def test_networks_that_cannot_be_stacked_are_trained_one_by_one(monkeypatch):
     """To the same end, as far as rounding lets them."""
     rows = triplets(11, rows=203)
     stacked = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    monkeypatch.setattr(crossfit, "can_be_stacked", lambda _: False)
+    monkeypatch.setattr(cross_fitting, "can_be_stacked", lambda _: False)
     single = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
     assert single.epoch == stacked.epoch
     np.testing.assert_allclose(single.scores, stacked.scores, rtol=1e-3)
@@ -220,14 +220,14 @@ def test_many_rows_are_predicted_some_at_a_time(monkeypatch):
     fitted = cross_fit(MODEL, triplets(12, rows=120), SCHEDULE)
     x = triplets(13, rows=100).x
     whole = fitted.predict(x)
-    monkeypatch.setattr(crossfit, "CHUNK", 33)
+    monkeypatch.setattr(cross_fitting, "CHUNK", 33)
     torch.testing.assert_close(fitted.predict(x), whole)
 
 
 def test_of_many_rows_some_are_judged_and_all_are_predicted(monkeypatch):
     rows = triplets(14, rows=403)
     whole = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    monkeypatch.setattr(crossfit, "JUDGED", 100)
+    monkeypatch.setattr(cross_fitting, "JUDGED", 100)
     some = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
     judge = _Judge(rows, _deal(403, 4, seed=0), members=8)
     assert 70 <= len(judge.y) <= 100
@@ -279,6 +279,6 @@ def test_a_checkpoint_is_of_one_ensemble(tmp_path):
 
 
 def test_what_cannot_be_stacked_has_no_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(crossfit, "can_be_stacked", lambda _: False)
+    monkeypatch.setattr(cross_fitting, "can_be_stacked", lambda _: False)
     with pytest.raises(ValueError, match="checkpoint is for networks that can be stacked"):
         cross_fit(MODEL, triplets(18, rows=120), SCHEDULE, checkpoint=tmp_path / "fit.pt")

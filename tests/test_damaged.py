@@ -14,16 +14,19 @@ from pathlib import Path
 import pytest
 
 import biv
-from biv import _checks, _json, modelfile
+from biv._utils import typed_json
+from biv._utils.messages import shortened
 from biv.cli import main
-from biv.cli.experiments import add_options, train_missing
-from biv.datasets import tablefiles
-from biv.experiments.runner import Plan
-from biv.experiments.store import Store
+from biv.estimator import model_file
 from biv.metrics import Score
-from biv.owndata import ModelFolder
-from biv.owndata.comparison import Compared, Comparison, Effect
-from biv.owndata.methods import BIV, L2, SHUFFLED
+from biv.paper.commands._common import train_missing
+from biv.paper.commands._options import add_options
+from biv.paper.runner import Plan
+from biv.paper.store import Store
+from biv.tables import files
+from biv.workflows import ModelFolder
+from biv.workflows.comparison import Compared, Comparison, Effect
+from biv.workflows.methods import BIV, L2, SHUFFLED
 from damage import dumped, forge_curves, json_mutations, odd_files, store_statements, text_mutations
 from experiments import RUN
 
@@ -118,7 +121,7 @@ def test_a_file_that_has_changed_since_is_named(folder, tmp_path, capsys):
 
 
 def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(_json, "MOST_BYTES", 100)
+    monkeypatch.setattr(typed_json, "MOST_BYTES", 100)
     assert report(folder, tmp_path) == 2
     assert "about.json must have at most 100 bytes" in capsys.readouterr().err
 
@@ -136,15 +139,15 @@ def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypa
     ],
 )  # fmt: skip
 def test_what_a_model_file_holds_is_validated(change, message, tmp_path):
-    tensors, told = modelfile.read(SAVED / "model.biv")
+    tensors, told = model_file.read(SAVED / "model.biv")
     change(told)
-    modelfile.write(tmp_path / "bad.biv", tensors, told)
+    model_file.write(tmp_path / "bad.biv", tensors, told)
     with pytest.raises(ValueError, match=f"bad.biv is not a model, or is damaged: .*({message})"):
         biv.BIVRegressor.load(tmp_path / "bad.biv")
 
 
 def test_every_setting_but_paths_and_objects_can_be_loaded():
-    from biv.estimator import _stored_settings
+    from biv.estimator.regressor import _stored_settings
 
     settings = biv.BIVRegressor().get_params()
     assert settings.pop("checkpoint") is None
@@ -291,10 +294,10 @@ def test_a_store_whose_maker_was_killed_is_made(tmp_path, monkeypatch):
     (tmp_path / "runs.sqlite").touch()
     trained = []
     monkeypatch.setattr(
-        "biv.experiments.runner.complete",
+        "biv.paper.runner.complete",
         lambda runs, *_, **__: (trained.extend(runs), Plan(0, len(runs), []))[1],
     )
-    monkeypatch.setattr("biv.cli.experiments.seconds_a_unit", lambda _: 0.001)
+    monkeypatch.setattr("biv.paper.commands._common.seconds_a_unit", lambda _: 0.001)
     parser = argparse.ArgumentParser()
     add_options(parser)
     train_missing([RUN], parser.parse_args(["--jobs", "1", "--out", str(tmp_path)]))
@@ -323,10 +326,10 @@ def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):
     ],
 )
 def test_what_has_no_line_breaks_is_not_read_whole(content, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(tablefiles, "BLOCK", 1000)
+    monkeypatch.setattr(files, "BLOCK", 1000)
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=f"t.csv cannot be read: {message}"):
-        list(tablefiles.Files(tmp_path / "t.csv").parts())
+        list(files.Files(tmp_path / "t.csv").parts())
 
 
 def test_a_long_cell_is_shortened_in_a_message(tmp_path, capsys):
@@ -336,7 +339,7 @@ def test_a_long_cell_is_shortened_in_a_message(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "found 'zzzzzzzzzzzzzzzzzzzz'... (100,000 characters)" in said
     assert len(said) < 400
-    assert _checks.shortened("short") == "'short'"
+    assert shortened("short") == "'short'"
 
 
 def test_too_little_memory_is_said(folder, tmp_path, capsys, monkeypatch):

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from biv.datasets import files
-from biv.datasets.files import RemoteFile, Table, find
+from biv.datasets import download
+from biv.datasets.download import RemoteFile, Table, find
 
 CONTENT = b"a,b\n1,2\n"
 
@@ -115,7 +115,7 @@ def test_a_download_cut_short(remote, monkeypatch):
         def __exit__(self, *_):
             return None
 
-    monkeypatch.setattr(files.urllib.request, "urlopen", lambda *_, **__: Response())
+    monkeypatch.setattr(download.urllib.request, "urlopen", lambda *_, **__: Response())
     with pytest.raises(FileNotFoundError, match="ended after 3 of 100 bytes"):
         find(remote)
 
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_nothing_behind(remote, tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(download.os, "fsync", full)
     with pytest.raises(
         OSError, match="could not be written: no space left on device: set BIV_CACHE_DIR"
     ) as error:
@@ -136,9 +136,9 @@ def test_a_full_disk_leaves_nothing_behind(remote, tmp_path, monkeypatch):
 def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.delenv("BIV_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.cache_dir() == tmp_path / "biv"
+    assert download.cache_dir() == tmp_path / "biv"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert files.cache_dir().parts[-2:] == (".cache", "biv")
+    assert download.cache_dir().parts[-2:] == (".cache", "biv")
 
 
 def test_tables_name_the_bad_cell():

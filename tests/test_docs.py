@@ -20,8 +20,9 @@ import yaml
 
 import biv
 import pages
-from biv.cli import experiments, main
-from biv.experiments.store import Store
+from biv.cli import main
+from biv.paper.commands import _common
+from biv.paper.store import Store
 
 ROOT, DOCS = pages.ROOT, pages.DOCS
 DOCUMENTS = pages.documents()
@@ -70,7 +71,7 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     folder = pages.clone(tmp_path)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BIV_CACHE_DIR", str(folder / "cache"))
-    monkeypatch.setattr(experiments, "_workers", lambda *_: pages.Here())
+    monkeypatch.setattr(_common, "_workers", lambda *_: pages.Here())
     namespace = {"__name__": "__main__"}
     for block in to_run(name):
         if name == "README.md":  # of which people copy a part

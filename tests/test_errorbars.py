@@ -9,7 +9,7 @@ import sklearn
 from sklearn.model_selection import cross_validate
 
 import biv
-from biv.findings import ErrorBarWarning
+from biv.estimator.findings import ErrorBarWarning
 from tables import SMALL, error, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -18,10 +18,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import biv
-from biv import modelfile
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
-from biv.features import FeatureEncoder
-from biv.fitting import Fitting
+from biv.estimator import model_file
+from biv.estimator.fitting import Fitting
+from biv.preprocessing.encoder import FeatureEncoder
 from biv.training import CrossFit
 from biv.training.stack import Stack
 from tables import SMALL, error, table
@@ -147,7 +147,7 @@ def test_automatic_epsilon_is_what_predicts_unseen_labels_better(monkeypatch):
     def watched(self, out_of_fold):
         return scores.setdefault(len(scores), score(self, out_of_fold))
 
-    monkeypatch.setattr("biv.estimator.SCALES", (0.3,))
+    monkeypatch.setattr("biv.estimator.regressor.SCALES", (0.3,))
     monkeypatch.setattr(Fitting, "score", watched)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
     _, less, all_of_it = scores.values()
@@ -682,7 +682,7 @@ def test_identifiers_of_a_frame_are_left_out(tmp_path):
     anything = data.assign(id=pd.Timestamp("2024-01-01"), name=1.0)
     np.testing.assert_array_equal(model.predict(anything), expected)
     model.save(tmp_path / "model.safetensors")
-    assert "keep" not in modelfile.read(tmp_path / "model.safetensors")[1]["settings"]  # as before
+    assert "keep" not in model_file.read(tmp_path / "model.safetensors")[1]["settings"]  # as before
     again = biv.BIVRegressor.load(tmp_path / "model.safetensors")
     assert again.keep == ()
     assert again.ignored_features_ == ["id", "name"]

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import biv
-from biv.datasets import LabelledTable, Target
-from biv.owndata import evidence, inspection
-from biv.owndata.evidence import Evidence, Judged
+from biv.tables import LabelledTable, Target
+from biv.workflows import evidence, inspection
+from biv.workflows.evidence import Evidence, Judged
 
 
 def table(tmp_path, rows=400, seed=0):

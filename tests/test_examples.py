@@ -131,7 +131,9 @@ def shuffled(variance, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::biv.findings.ErrorBarWarning")  # the regressor notices
+@pytest.mark.filterwarnings(
+    "ignore::biv.estimator.findings.ErrorBarWarning"
+)  # the regressor notices
 @pytest.mark.parametrize("name", ["pytorch_loop", "crowd_ratings", "kalman_filter"])
 def test_error_bars_of_other_rows_do_not_help(name, monkeypatch):
     module = load(name)

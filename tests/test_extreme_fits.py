@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import biv
-from biv import errorbars
-from biv.datasets import FeatureScaler, LabelScaler
-from biv.features import FeatureEncoder
-from biv.fitted import RowError
+from biv.estimator import error_bars
+from biv.estimator.fitted import RowError
+from biv.preprocessing import FeatureScaler, LabelScaler
+from biv.preprocessing.encoder import FeatureEncoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 QUICK = {"members": 2, "folds": 2, "max_epochs": 2, "epsilon": 0.05, "random_state": 0}
@@ -232,7 +232,7 @@ def test_scores_hold_at_extreme_numbers(fitted):
 
 def test_error_bars_of_pandas_with_gaps_of_their_own_are_unknown_there():
     gaps = pd.Series([0.5, None, 2.0]).convert_dtypes()
-    assert errorbars.read(np.zeros(3), None, gaps).unknown[:, 0].tolist() == [False, True, False]
+    assert error_bars.read(np.zeros(3), None, gaps).unknown[:, 0].tolist() == [False, True, False]
 
 
 def odd_cell(argument, cell):

@@ -8,7 +8,7 @@ import torch
 
 import biv
 from biv import labels, metrics, noise
-from biv.datasets.tablefiles import Files
+from biv.tables.files import Files
 
 
 @pytest.mark.parametrize(

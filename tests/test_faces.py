@@ -11,22 +11,12 @@ import torch.nn.functional as F
 import biv
 from biv.cli import main
 from biv.datasets import load_utkface
-from biv.experiments import protocol, runner, stacks
-from biv.experiments.artefacts import (
-    BATCH_SIZES,
-    BIV,
-    CLEAN,
-    IV,
-    L2,
-    PRESETS,
-    artefacts,
-    cutoff,
-    gamma,
-)
-from biv.experiments.claims import claims
-from biv.experiments.spec import Noise, Run
-from biv.experiments.store import Store
-from biv.report import figures, tables
+from biv.paper import protocol, runner, stacks
+from biv.paper.artefacts import BATCH_SIZES, BIV, CLEAN, IV, L2, PRESETS, artefacts, cutoff, gamma
+from biv.paper.claims import claims
+from biv.paper.report import figures, tables
+from biv.paper.spec import Noise, Run
+from biv.paper.store import Store
 from experiments import assert_same_result, line_of
 from images import disc, encoded, write_folder
 
@@ -280,4 +270,4 @@ def test_the_faces_on_hand(data_dir, tmp_path, monkeypatch):
     assert all(name.startswith(f"{age:.0f}_") for name, age in zip(data.names, data.y, strict=True))
     odd = [name for name in data.names if not re.fullmatch(r"\d+_[01]_[0-4]_\d{17}\.jpg.*", name)]
     assert len(data) < 5_000 or len(odd) >= 7
-    assert isinstance(data, biv.datasets.ImageDataset)
+    assert isinstance(data, biv.images.ImageDataset)

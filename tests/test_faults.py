@@ -16,15 +16,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from biv import _files
-from biv._files import InUseError, WriteError, complete_or_none, exclusive
+from biv._utils import atomic_files
+from biv._utils.atomic_files import InUseError, WriteError, complete_or_none, exclusive
 from biv.cli import _signals, main
-from biv.experiments.artefacts import PRESETS
-from biv.experiments.claims import claims
-from biv.experiments.store import Store
-from biv.owndata import ModelFolder
+from biv.paper.artefacts import PRESETS
+from biv.paper.claims import claims
+from biv.paper.store import Store
 from biv.training.stack import Stack
 from biv.training.streamed import StreamedTraining
+from biv.workflows import ModelFolder
 from experiments import SMOKE, results_of
 from parquet import labelled, write
 from test_commands import COLUMNS, SMALL, WHOLE, data, run
@@ -40,7 +40,7 @@ def no_room_for(monkeypatch, pattern, error=None):
         if operation == "write" and re.search(pattern, str(path)):
             raise error or full()
 
-    monkeypatch.setattr(_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before", before)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_where_predictions_do_not_fit_nothing_is_left(here, monkeypatch, capsys,
             raise full()
 
     with monkeypatch.context() as patch:
-        patch.setattr(_files, "before", fail)
+        patch.setattr(atomic_files, "before", fail)
         assert run("predict", "m", rows, "--out", f"p{suffix}") == 1
     assert f"biv: p{suffix} {FULL}\n" in capsys.readouterr().err
     assert names(here) == before
@@ -208,13 +208,15 @@ def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
     ids=["inspect", "a chosen name", "compare"],
 )
 def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monkeypatch, capsys):
-    monkeypatch.setattr("biv.owndata.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 2})
+    monkeypatch.setattr(
+        "biv.workflows.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 2}
+    )
 
     def before(operation, path):
         if (operation, path.name) == ("create", name):
             Path(name).write_text("another's")
 
-    monkeypatch.setattr(_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before", before)
     there = {*names(Path()), name}
     assert run(*command, "data.csv", *COLUMNS) == (1 if other is None else 0)
     assert Path(name).read_text() == "another's"
@@ -353,7 +355,7 @@ def before(operation, path):
     if operation == wanted and seen.count(wanted) == at:
         print("stopped", flush=True)
         time.sleep(600)
-_files.before = before
+atomic_files.before = before
 sys.exit(main(sys.argv[3:]))
 """
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import biv
-from biv.features import FeatureEncoder
+from biv.preprocessing.encoder import FeatureEncoder
 from tables import SMALL, error, frame, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from biv import _files
-from biv._files import InUseError, WriteError, complete_or_none, exclusive, write_atomically
+from biv._utils import atomic_files
+from biv._utils.atomic_files import (
+    InUseError,
+    WriteError,
+    complete_or_none,
+    exclusive,
+    write_atomically,
+)
 
 TEMPORARY = ".a.txt.biv.tmp"
 
@@ -30,7 +36,7 @@ def faults(monkeypatch, at=None, error=None, *, again=False):
         if at is not None and (number == at or (again and number > at)):
             raise error
 
-    monkeypatch.setattr(_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before", before)
     return seen
 
 
@@ -120,10 +126,10 @@ def test_a_leftover_is_removed_only_if_nobody_uses_it(tmp_path):
     path = tmp_path / TEMPORARY
     with complete_or_none(tmp_path / "a.txt") as file:
         file.write(b"whole")
-        assert _files.remove_leftover(path) is False
+        assert atomic_files.remove_leftover(path) is False
     assert (tmp_path / "a.txt").read_bytes() == b"whole"
     path.write_text("half")
-    assert _files.remove_leftover(path) is True
+    assert atomic_files.remove_leftover(path) is True
     assert names(tmp_path) == ["a.txt"]
 
 
@@ -137,10 +143,10 @@ def test_where_there_are_no_locks_every_writer_has_its_own_file(tmp_path, monkey
     if how == "flock":
         monkeypatch.setattr(fcntl, "flock", without_locks)
         (tmp_path / TEMPORARY).write_text("half")
-        assert _files.remove_leftover(tmp_path / TEMPORARY) is None
+        assert atomic_files.remove_leftover(tmp_path / TEMPORARY) is None
         (tmp_path / TEMPORARY).unlink()
     else:
-        monkeypatch.setattr(_files, "HAS_LOCKS", False)
+        monkeypatch.setattr(atomic_files, "HAS_LOCKS", False)
     with complete_or_none(path) as file:
         file.write(b"first")
         write_atomically(path, b"second")
@@ -181,7 +187,7 @@ def test_what_is_in_the_way_is_not_written_to(tmp_path, trap):
 
 
 # The writer needs nothing else of biv, whose import takes seconds.
-ALONE = os.environ | {"PYTHONPATH": str(Path(_files.__file__).parent)}
+ALONE = os.environ | {"PYTHONPATH": str(Path(atomic_files.__file__).parent)}
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -209,14 +215,14 @@ def test_a_folder_is_held_by_one_until_it_ends(tmp_path):
 
 
 def test_a_folder_that_has_just_been_removed_is_made_again(tmp_path, monkeypatch):
-    folder, lock = tmp_path / "m", _files._lock
+    folder, lock = tmp_path / "m", atomic_files._lock
 
     def removed_meanwhile(descriptor, path, *, wait):
-        monkeypatch.setattr(_files, "_lock", lock)
+        monkeypatch.setattr(atomic_files, "_lock", lock)
         folder.rmdir()
         return lock(descriptor, path, wait=wait)
 
-    monkeypatch.setattr(_files, "_lock", removed_meanwhile)
+    monkeypatch.setattr(atomic_files, "_lock", removed_meanwhile)
     with exclusive(folder):
         assert folder.is_dir()
 
@@ -259,7 +265,7 @@ def test_on_a_small_disk(tmp_path):
 
 
 def test_without_locks_no_file_of_the_fixed_name_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "_lock", lambda *_, **__: False)
+    monkeypatch.setattr(atomic_files, "_lock", lambda *_, **__: False)
     write_atomically(tmp_path / "a", b"1")
     assert names(tmp_path) == ["a"]
 

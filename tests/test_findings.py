@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biv import metrics
-from biv.findings import FEWEST_JUDGED, INSTEAD, OPTIONS, PYTHON, SILENT, judge, ranks
+from biv.estimator.findings import FEWEST_JUDGED, INSTEAD, OPTIONS, PYTHON, SILENT, judge, ranks
 
 DRAWS = 8
 

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 import biv
 from biv import labels, metrics
-from biv.datasets import LabelScaler
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.noise import BinaryUniform, Gamma, Uniform, corrupt, disturb
+from biv.preprocessing import LabelScaler
 
 N = 60
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}

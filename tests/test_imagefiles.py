@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biv.datasets import imagefiles, images
+from biv.images import dataset
 from images import disc, encoded, faces, left_behind, load, write_folder, write_tar, write_zip
 
 pytestmark = pytest.mark.usefixtures("image_cache")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("image_cache")
 
 
 def test_a_file_that_is_too_long_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 2000)
+    monkeypatch.setattr("biv.images.archive.LARGEST_FILE", 2000)
     files = faces(2) | {"1_0_0_1.png": encoded(disc(1)) + b"\0" * 3000}
     data = load(write_folder(tmp_path / "UTKFace", files))
     assert data.skipped == (("1_0_0_1.png", "longer than 2,000 bytes"),)
@@ -69,14 +69,14 @@ def test_what_cannot_be_read_is_reported(tmp_path, monkeypatch):
 
 def test_a_file_that_goes_away_meanwhile_is_reported(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "UTKFace", faces(3))
-    survey = images._survey
+    survey = dataset._survey
 
     def and_then(*arguments):
         found = survey(*arguments)
         next(path for path in folder.iterdir() if path.name.startswith("11_")).unlink()
         return found
 
-    monkeypatch.setattr(images, "_survey", and_then)
+    monkeypatch.setattr(dataset, "_survey", and_then)
     data = load(folder)
     assert data.y.tolist() == [10, 12]
     assert data.skipped[0].reason == "that cannot be read (No such file or directory)"
@@ -133,7 +133,7 @@ def test_links_in_an_archive_lead_nowhere(tmp_path):
 def test_an_entry_that_unpacks_to_too_much_refuses_the_archive(
     tmp_path, image_cache, monkeypatch, write
 ):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr("biv.images.archive.LARGEST_FILE", 1 << 20)
     archive = write(tmp_path / "UTKFace.x", faces(2) | {"1_0_0_1.png": b"\0" * (2 << 20)})
     assert archive.stat().st_size < 50_000
     with pytest.raises(ValueError, match=r"refused: its entry '1_0_0_1.png' unpacks to more than"):
@@ -142,7 +142,7 @@ def test_an_entry_that_unpacks_to_too_much_refuses_the_archive(
 
 
 def test_an_archive_that_lies_about_lengths_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 1 << 16)
+    monkeypatch.setattr("biv.images.archive.LARGEST_FILE", 1 << 16)
     content = write_zip(tmp_path / "whole.zip", {"1_0_0_1.png": b"\0" * (1 << 17)}).read_bytes()
     length = (1 << 17).to_bytes(4, "little")
     (tmp_path / "UTKFace.zip").write_bytes(content.replace(length, b"\x10\0\0\0"))
@@ -170,7 +170,7 @@ def test_an_archive_that_is_cut_off_anywhere_is_refused(tmp_path, image_cache, w
         if length and not any(content[length:]):  # what is gone says nothing
             continue
         with pytest.raises(ValueError, match="refused: it is no archive, or is cut off or damaged"):
-            list(imagefiles.Archive(archive).contents(lambda _: None))
+            list(Archive(archive).contents(lambda _: None))
     archive.write_bytes(content[: min(700, len(content) // 2)])
     with pytest.raises(ValueError, match="is refused"):
         load(archive)
@@ -189,7 +189,7 @@ def test_no_part_of_a_damaged_archive_passes_for_the_whole(tmp_path, write):
         damaged[place] ^= 0x10
         archive.write_bytes(damaged)
         try:
-            found = dict(imagefiles.Archive(archive).contents(lambda _: None))
+            found = dict(Archive(archive).contents(lambda _: None))
         except ValueError as error:
             refused += "UTKFace.x is refused" in str(error)
         else:
@@ -200,7 +200,7 @@ def test_no_part_of_a_damaged_archive_passes_for_the_whole(tmp_path, write):
 
 
 def test_a_name_that_unpacks_to_gigabytes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(imagefiles, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr("biv.images.archive.LARGEST_FILE", 1 << 20)
     long = {"1" * (2 << 20) + "_0_0_1.png": encoded(disc(5))}
     with pytest.raises(ValueError, match=r"is refused: .*a header of 2,\d+,\d+ bytes"):
         load(write_tar(tmp_path / "UTKFace.tar.gz", long))

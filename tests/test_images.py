@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biv import _files
-from biv.datasets import Pixels, images, load_utkface
-from biv.datasets.files import cache_dir
+from biv._utils import atomic_files
+from biv.datasets import load_utkface
+from biv.datasets.download import cache_dir
+from biv.images import Pixels, dataset
 from images import disc, encoded, faces, left_behind, load, png, write_folder, write_tar
 
 pytestmark = pytest.mark.usefixtures("image_cache")
@@ -233,7 +234,7 @@ def test_no_interpreter_is_asked_for_an_image(tmp_path):
 def test_the_cache_is_opened_and_not_made_again(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     first = load(folder)
-    monkeypatch.setattr(images, "_image", None)  # decoding would fail
+    monkeypatch.setattr(dataset, "_image", None)  # decoding would fail
     again = load(folder)
     assert np.array_equal(first.x, again.x)
     assert first.names == again.names
@@ -280,7 +281,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatc
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(images, "_image", fail)
+    monkeypatch.setattr(dataset, "_image", fail)
     with pytest.raises(MemoryError):
         load(write_folder(tmp_path / "UTKFace", faces(4)))
     assert left_behind(image_cache) == []
@@ -306,7 +307,7 @@ def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
 
 
 def test_room_is_taken_before_anything_is_written(tmp_path):
-    rows = images._mapped(tmp_path / "pixels.bin", (100, 64, 64, 3))
+    rows = dataset._mapped(tmp_path / "pixels.bin", (100, 64, 64, 3))
     state = (tmp_path / "pixels.bin").stat()
     assert rows.shape == (100, 64, 64, 3)
     assert state.st_size == rows.nbytes <= state.st_blocks * 512
@@ -320,7 +321,7 @@ def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(
     script = f"""
 import os
 from biv.datasets import images, load_utkface
-images._image = lambda content, side: os._exit(9)
+dataset._image = lambda content, side: os._exit(9)
 load_utkface({str(folder)!r}, size=24)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
@@ -328,15 +329,15 @@ load_utkface({str(folder)!r}, size=24)
     assert begun.startswith(".")
     (image_cache / ".my.notes").mkdir()
     with monkeypatch.context() as patch:  # a file system without locks: it may be in use
-        patch.setattr(_files, "_lock", lambda *_, **__: False)
+        patch.setattr(atomic_files, "_lock", lambda *_, **__: False)
         load(folder)
         assert begun in left_behind(image_cache)
         for name in (begun, ".my.notes"):
-            os.utime(image_cache / name, (0, time.time() - images.STALE - 1))
+            os.utime(image_cache / name, (0, time.time() - dataset.STALE - 1))
         load(folder, size=8)
         assert begun not in left_behind(image_cache)
     (image_cache / begun).mkdir()
-    with _files.exclusive(image_cache / begun):
+    with atomic_files.exclusive(image_cache / begun):
         load(folder, size=9)
         assert begun in left_behind(image_cache)
     load(folder, size=10)
@@ -349,14 +350,14 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
 ):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     together = threading.Barrier(2, timeout=30)
-    fill = images._fill
+    fill = dataset._fill
 
     def both(*arguments, **settings):
         refused = fill(*arguments, **settings)
         together.wait()
         return refused
 
-    monkeypatch.setattr(images, "_fill", both)
+    monkeypatch.setattr(dataset, "_fill", both)
     found = []
     threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(2)]
     for thread in threads:

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import biv
-from biv.datasets import LabelledTable, Target
-from biv.owndata import inspect, inspection, relation
 from biv.report import inspection as report
+from biv.tables import LabelledTable, Target
+from biv.workflows import inspect, inspection, relation
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, spearmanr
 
-from biv.leakage import integer_ids, is_identifier, label_copies, ranks
+from biv.preprocessing.leakage import integer_ids, is_identifier, label_copies, ranks
 
 
 def test_ranks_are_average_ranks():

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 import biv
 from biv.epsilon import MinimumBatchSize
+from biv.losses._reduction import Recipe
 from biv.models import MLP
-from biv.sums import Recipe
 from biv.training import Member, Schedule, train_reference, train_stack
 from cases import batch, gradient
 from trainings import FEATURES, triplets

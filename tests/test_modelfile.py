@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import biv
-from biv import modelfile
 from biv.epsilon import MinimumBatchSize
+from biv.estimator import model_file
 from tables import SMALL, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -88,7 +88,7 @@ def test_other_files_are_not_models(fitted, tmp_path):
     save_file({"x": torch.zeros(3)}, tmp_path / "other")
     with pytest.raises(ValueError, match="other must be a 'biv model 1'; found None"):
         biv.BIVRegressor.load(tmp_path / "other")
-    tensors, content = modelfile.read(tmp_path / "good")
+    tensors, content = model_file.read(tmp_path / "good")
     for spoiled in (
         ({k: v for k, v in tensors.items() if k != "member.1.0.frequency"}, content),
         (tensors, {**content, "members": 9}),
@@ -97,7 +97,7 @@ def test_other_files_are_not_models(fitted, tmp_path):
         (tensors, {**content, "labels": [[0.0, -1.0]]}),
         (tensors, {**content, "scores": 3}),
     ):
-        modelfile.write(tmp_path / "bad", *spoiled)
+        model_file.write(tmp_path / "bad", *spoiled)
         with pytest.raises(ValueError, match="bad is not a model, or is damaged"):
             biv.BIVRegressor.load(tmp_path / "bad")
     with pytest.raises(ValueError, match="good were made by biv itself: leave model out"):

@@ -8,8 +8,8 @@ import pytest
 
 from biv.cli import main
 from biv.metrics import Score
-from biv.owndata.comparison import Compared as Method
-from biv.owndata.comparison import Comparison, Effect
+from biv.workflows.comparison import Compared as Method
+from biv.workflows.comparison import Comparison, Effect
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import sys
 from importlib import metadata, resources
 from pathlib import Path
 
+import mutants
 import pytest
 
 import biv
-import mutants
 
 ROOT = Path(__file__).parent.parent
 

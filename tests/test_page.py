@@ -15,11 +15,10 @@ import pytest
 
 import biv
 from biv.cli import main
-from biv.experiments.artefacts import BIV, PRESETS, artefacts
-from biv.experiments.store import Store
-from biv.owndata import ModelFolder
-from biv.owndata.schemas import read_comparison
-from biv.report import figures, ownpage, paperpage, tables
+from biv.paper.artefacts import BIV, PRESETS, artefacts
+from biv.paper.report import figures, paper_page, tables
+from biv.paper.store import Store
+from biv.report import model_page
 from biv.report.charts import (
     CONTRAST,
     DARK_CONTRAST,
@@ -33,6 +32,8 @@ from biv.report.charts import (
     rounded,
 )
 from biv.report.page import Cell, Commands, Page, Section, Table, Text, clean, quoted
+from biv.workflows import ModelFolder
+from biv.workflows.schemas import read_comparison
 from experiments import results_of
 from test_commands import COLUMNS, SMALL, data
 
@@ -139,9 +140,9 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
     runs = list(dict.fromkeys(run for a in grid.values() for run in a.runs(2)))
     results = results_of(runs)
     store.add(results.values())
-    (chosen,) = paperpage.contents(store)
+    (chosen,) = paper_page.contents(store)
     assert (chosen.dataset, chosen.preset, chosen.seeds) == ("bike2011", "smoke", 2)
-    page = paperpage.page(store, chosen, "results")
+    page = paper_page.page(store, chosen, "results")
     charts = {chart.key: chart for chart in page.charts()}
     assert {"table1-beside", "table1-curves", *(f"fig{k:02}" for k in range(1, 16))} == set(charts)
     for name, artefact in grid.items():
@@ -149,7 +150,7 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
         for panel, found in zip(artefact.panels, drawn.panels, strict=True):
             assert [line.label for line in panel.lines] == [s.name for s in found.series]
             for series in found.series:
-                assert len(series.x) == len(series.y) <= paperpage.POINTS
+                assert len(series.x) == len(series.y) <= paper_page.POINTS
                 assert series.name in drawn.colours
                 assert series.name in found.says
                 assert (np.array(series.low) <= np.array(series.y)).all()
@@ -157,19 +158,19 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
 
 
 def test_a_thinned_curve_keeps_its_ends():
-    assert paperpage._thinned(3).tolist() == [0, 1, 2]
-    places = paperpage._thinned(2_000)
-    assert (places[0], places[-1], len(places)) == (0, 1999, paperpage.POINTS)
+    assert paper_page._thinned(3).tolist() == [0, 1, 2]
+    places = paper_page._thinned(2_000)
+    assert (places[0], places[-1], len(places)) == (0, 1999, paper_page.POINTS)
 
 
 def test_differences_to_the_paper_at_a_glance():
-    lower, higher, same = (paperpage._gauge(apart) for apart in (-0.1, 3.0, 0.001))
+    lower, higher, same = (paper_page._gauge(apart) for apart in (-0.1, 3.0, 0.001))
     assert (lower.text, higher.text, same.text) == ("10% lower", "300% higher", "the same")
     widths = [
         float(re.search(r'width="([\d.]+)"', cell.drawing).group(1)) for cell in (lower, higher)
     ]
     assert widths == [pytest.approx(7.0), pytest.approx(28.0)]  # the longest fills its half
-    assert paperpage._gauge(math.nan).text == ""
+    assert paper_page._gauge(math.nan).text == ""
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +187,7 @@ def texts(page):
 
 
 def test_a_report_without_a_comparison_says_how_to_have_one(model):
-    page = ownpage.of_model(ModelFolder.read(model), "model")
+    page = model_page.of_model(ModelFolder.read(model), "model")
     said = texts(page)
     table = model.parent / "data.csv"
     assert f"biv compare {table} --target y --target-std s --features " in said
@@ -212,7 +213,7 @@ def test_without_error_bars_there_is_a_report_too(model, tmp_path):
     table = model.parent / "data.csv"
     options = ["--target", "y", "--ignore", "s", *SMALL, "--out", str(tmp_path / "m")]
     assert main(["train", str(table), *options]) == 0
-    said = texts(ownpage.of_model(ModelFolder.read(tmp_path / "m"), "m"))
+    said = texts(model_page.of_model(ModelFolder.read(tmp_path / "m"), "m"))
     assert "There were no error bars" in said
     assert "What weighting bought" not in said
     assert "Calibration of the intervals" in said
@@ -229,7 +230,7 @@ def test_without_error_bars_there_is_a_report_too(model, tmp_path):
 )  # fmt: skip
 def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
     evidence = ModelFolder.read(model).evidence
-    answers = ownpage._answers(evidence, {"recommendation": told})
+    answers = model_page._answers(evidence, {"recommendation": told})
     assert answers[0] == first
     assert " ".join(answers) == told
 
@@ -241,14 +242,14 @@ def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
 def test_what_error_bars_alone_say(model, worth, words):
     evidence = ModelFolder.read(model).evidence
     evidence = dataclasses.replace(evidence, bars=evidence.bars | {"worth": worth})
-    assert words in ownpage._answers(evidence, None)[0]
+    assert words in model_page._answers(evidence, None)[0]
 
 
 def changed(model, **result):
     """A page whose fit had found something else."""
     folder = ModelFolder.read(model)
     about = {**folder.about, "result": {**folder.about["result"], **result}}
-    return ownpage.of_model(dataclasses.replace(folder, about=about), "m")
+    return model_page.of_model(dataclasses.replace(folder, about=about), "m")
 
 
 def test_a_page_says_what_the_command_says_beside_its_scores(model):
@@ -257,7 +258,7 @@ def test_a_page_says_what_the_command_says_beside_its_scores(model):
     assert not any("Finding" in said for said in changed(model).answers)
     wrong = {"kind": "too large", "text": "the error bars are larger than the noise"}
     evidence = dataclasses.replace(folder.evidence, finding=wrong)
-    answers = ownpage.of_model(dataclasses.replace(folder, evidence=evidence), "m").answers
+    answers = model_page.of_model(dataclasses.replace(folder, evidence=evidence), "m").answers
     assert answers[-1] == f"Finding about the error bars: {wrong['text']}."
     asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
@@ -285,7 +286,7 @@ def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
     assert folder.evidence.bars["count"] == 148
     first = folder.evidence.look_at[0]
     assert (first["where"], first["sigma_unknown"]) == (f"{table}, row 5", True)
-    said = texts(ownpage.of_model(folder, "m"))
+    said = texts(model_page.of_model(folder, "m"))
     assert "(taken)" in said
     assert "148 labels that have one, of 150" in said
 
@@ -293,7 +294,7 @@ def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
 def test_a_stream_shows_whose_error_bars_it_shows(model):
     folder = ModelFolder.read(model)
     evidence = dataclasses.replace(folder.evidence, rows=6_000)
-    said = texts(ownpage.of_model(dataclasses.replace(folder, evidence=evidence), "m"))
+    said = texts(model_page.of_model(dataclasses.replace(folder, evidence=evidence), "m"))
     assert "σ² of 150 labels that were held out, of 6,000" in said
 
 
@@ -307,7 +308,7 @@ def methods_told(*above):
 
 
 def test_methods_are_drawn_by_their_paired_differences():
-    (panel,) = ownpage._methods_chart(methods_told(0.0, 0.4, 0.8, 0.6)).panels
+    (panel,) = model_page._methods_chart(methods_told(0.0, 0.4, 0.8, 0.6)).panels
     first = panel.series[0]
     assert (list(first.x), list(first.y)) == ([0.0], ["BIV"])
     others = dict(zip(panel.series[2].y, panel.series[2].x, strict=True))
@@ -317,7 +318,7 @@ def test_methods_are_drawn_by_their_paired_differences():
 
 
 def test_a_method_that_is_lost_does_not_squeeze_the_others():
-    chart = ownpage._methods_chart(methods_told(0.0, 0.4, 0.6, 4e5))
+    chart = model_page._methods_chart(methods_told(0.0, 0.4, 0.6, 4e5))
     assert chart.panels[0].x_range[1] < 10
     assert "Beyond the axis: linear, weighted." in chart.caption
 
@@ -325,8 +326,8 @@ def test_a_method_that_is_lost_does_not_squeeze_the_others():
 def test_faces_have_a_report(tmp_path):
     """Whose batches are not of the usual size."""
     store = Store(Path(__file__).parent.parent / "paper/faces/runs.sqlite")
-    (chosen,) = paperpage.contents(store)
-    page = paperpage.page(store, chosen, "paper/faces")
+    (chosen,) = paper_page.contents(store)
+    page = paper_page.page(store, chosen, "paper/faces")
     colours = next(c for c in page.charts() if c.key == "table1-curves").colours
     assert colours["BIV"] == Colour.of(figures.METHOD_COLOURS[BIV])
     assert page.write(tmp_path / "faces.html").stat().st_size < 8e6
@@ -336,7 +337,7 @@ def test_half_a_figure_is_no_figure(tmp_path):
     store = Store(tmp_path / "runs.sqlite")
     grid = artefacts("bike2011", PRESETS["smoke"])
     store.add(results_of(grid["table1"].runs(1)).values())
-    page = paperpage.page(store, paperpage.contents(store)[0], "results")
+    page = paper_page.page(store, paper_page.contents(store)[0], "results")
     keys = {chart.key for chart in page.charts()}
     assert {"table1-curves", "fig03", "fig12"} <= keys  # of which all panels have lines
     assert not {"fig02", "fig09", "fig14"} & keys
@@ -350,7 +351,7 @@ def test_tables_say_in_columns_what_they_show(tmp_path):
     grid = artefacts("bike2011", PRESETS["smoke"])
     results = results_of(grid["table1"].runs(3))
     columns = tables.cells(grid["table1"], results, 3)
-    table = paperpage._cells(columns)
+    table = paper_page._cells(columns)
     first = columns[0][0].ours
     values = dict(zip(table.columns, (cell.raw for cell in table.rows[0]), strict=True))
     assert float(values["ours"]) == first.lowest
@@ -481,7 +482,7 @@ def test_a_store_of_several_kinds_says_which_is_shown(tmp_path, capsys):
     for dataset, seeds in (("bike2011", 2), ("bike", 1)):
         grid = artefacts(dataset, PRESETS["smoke"])
         store.add(results_of(grid["fig03"].runs(seeds)).values())
-    assert [c.dataset for c in paperpage.contents(store)] == ["bike2011", "bike"]
+    assert [c.dataset for c in paper_page.contents(store)] == ["bike2011", "bike"]
     assert main(["report", str(tmp_path), "-o", str(tmp_path / "a.html")]) == 0
     assert "--dataset and --preset choose others" in capsys.readouterr().err
     options = ["--dataset", "bike", "-o", str(tmp_path / "b.html")]

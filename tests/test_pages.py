@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import biv
-from biv import _pages, training
+from biv import training
+from biv._utils import pages
 from biv.cli import main
-from biv.experiments import clusters
 from biv.models import MLP
+from biv.paper.workers import clusters
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_arguments_and_commands_name_pages_that_exist(capsys):
-    known = _pages.titles()
-    assert set(_pages.PAGE_OF.values()) <= set(known)
+    known = pages.titles()
+    assert set(pages.PAGE_OF.values()) <= set(known)
     commands = re.findall(r"^    (\w+)(?:  |$)", output(capsys, ["--help"]), flags=re.M)
     assert len(commands) == 8
     for command in commands:
@@ -85,7 +86,7 @@ MEMBERS, ONCE = [training.Member(ROWS)], training.Schedule(epochs=1, batch_size=
         ("error-bars", lambda: biv.metrics.noise_corrected_mse(ONES, ONES, -ONES)),
         ("command", lambda: biv.datasets.read_table("nothing.csv", target="y")),
         ("command", lambda: biv.datasets.read_table(__file__, target="y")),
-        ("images", lambda: biv.datasets.read_images(__file__, size=-1)),
+        ("images", lambda: biv.images.read_images(__file__, size=-1)),
         ("images", lambda: biv.datasets.load_utkface("nothing.zip")),
         ("networks", lambda: training.Triplets(ONES, ONES)),
         ("error-bars", lambda: training.Member(training.Triplets(COLUMN, ONES, -ONES))),
@@ -135,7 +136,7 @@ def test_errors_of_others_are_left_as_they_are():
 
     with pytest.raises(ValueError, match=r"^of my own$"):
         training.train_stack(network, MEMBERS, ONCE)
-    with pytest.raises(FileNotFoundError) as found, _pages.helps_with("images"):
+    with pytest.raises(FileNotFoundError) as found, pages.helps_with("images"):
         open("nothing.txt")  # noqa: PTH123, SIM115
     assert found.value.errno == 2
     assert found.value.filename == "nothing.txt"
@@ -147,7 +148,7 @@ def test_errors_of_others_are_left_as_they_are():
 def test_docs_lists_the_pages_and_shows_each(capsys):
     assert main(["docs"]) == 0
     listed = capsys.readouterr().out
-    for name, title in _pages.titles().items():
+    for name, title in pages.titles().items():
         assert main(["docs", name]) == 0
         assert capsys.readouterr().out.startswith(f"# {title}\n")
         assert name in listed
@@ -162,14 +163,14 @@ def test_the_package_brings_its_pages(tmp_path):
     wheels = pytest.importorskip("hatchling.builders.wheel")
     (built,) = wheels.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     subprocess.run([sys.executable, "-m", "zipfile", "-e", built, tmp_path / "in"], check=True)
-    code = "from biv import _pages; print(_pages.folder()); print(*_pages.titles())"
+    code = "from biv import _pages; print(pages.folder()); print(*pages.titles())"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path / "in")},
     ).stdout  # fmt: skip
     folder, names = found.splitlines()
     assert Path(folder) == tmp_path / "in" / "biv" / "docs"
-    assert names.split() == list(_pages.titles())
+    assert names.split() == list(pages.titles())
     assert (tmp_path / "in" / "biv" / "py.typed").exists()
 
 
@@ -185,8 +186,8 @@ def test_the_first_page_s_order_is_the_list_s(capsys):
     main(["docs"])
     names = re.findall(r"^  biv docs (\S+)", capsys.readouterr().out, flags=re.M)
     assert names[:4] == ["index", "loss", "estimator", "command"]
-    assert not any("api" in name for name in _pages.titles())
-    assert "contributing" not in _pages.titles()  # put together by the site
+    assert not any("api" in name for name in pages.titles())
+    assert "contributing" not in pages.titles()  # put together by the site
 
 
 def test_errors_that_no_page_helps_with_name_none(capsys, monkeypatch):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from biv.experiments.artefacts import PRESETS, artefacts
-from biv.experiments.claims import claims
-from biv.experiments.store import Store
-from biv.report import claims as verdicts_report
-from biv.report import figures, lines, tables
+from biv.paper.artefacts import PRESETS, artefacts
+from biv.paper.claims import claims
+from biv.paper.report import claims as verdicts_report
+from biv.paper.report import figures, lines, tables
+from biv.paper.store import Store
 
 ROOT = Path(__file__).parent.parent
 PAPER = ROOT / "paper"

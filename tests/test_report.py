@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.experiments.artefacts import BIV, CLEAN, PRESETS, Panel, artefacts
-from biv.experiments.store import Result
-from biv.experiments.summary import summarise
-from biv.report import figures, lines, tables
+from biv.paper.artefacts import BIV, CLEAN, PRESETS, Panel, artefacts
+from biv.paper.report import figures, lines, tables
+from biv.paper.store import Result
+from biv.paper.summary import summarise
 from experiments import SMOKE, line_of
 
 

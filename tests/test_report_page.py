@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from biv.cli import main
-from biv.experiments.store import Store
-from biv.report import paperpage
+from biv.paper.report import paper_page
+from biv.paper.store import Store
 from browser import Opened, browser
 
 pytest.importorskip("plotly", reason="no report without plotly")
@@ -359,7 +359,7 @@ def test_the_page_runs_no_script_but_its_own(started, paper, tmp_path):
 
 def test_table_1_of_the_page_is_that_of_the_store(paper):
     store = Store(ROOT / "paper/results/runs.sqlite")
-    (chosen,) = paperpage.contents(store)
+    (chosen,) = paper_page.contents(store)
     assert (chosen.dataset, chosen.preset, chosen.seeds) == ("bike", "paper", 5)
     text = paper.read_text(encoding="utf-8")
     with (ROOT / "paper/results/table1.csv").open(encoding="utf-8") as file:

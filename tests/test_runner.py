@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from biv.experiments import runner, stacks
-from biv.experiments.artefacts import PRESETS, Grid, gamma
-from biv.experiments.spec import Loss
-from biv.experiments.store import Store
+from biv.paper import runner, stacks
+from biv.paper.artefacts import PRESETS, Grid, gamma
+from biv.paper.spec import Loss
+from biv.paper.store import Store
 from experiments import SMOKE, assert_same_result
 
 

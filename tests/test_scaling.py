@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import biv
-from biv.datasets import FeatureScaler, LabelScaler, split_rows
+from biv.datasets import split_rows
+from biv.preprocessing import FeatureScaler, LabelScaler
 
 
 def rng(seed=0):

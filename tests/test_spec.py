@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biv.experiments.artefacts import PRESETS, artefacts, find, gamma
-from biv.experiments.protocol import MemberFactory, schedule, source
-from biv.experiments.spec import Loss, Noise, Run
+from biv.paper.artefacts import PRESETS, artefacts, find, gamma
+from biv.paper.protocol import MemberFactory, schedule, source
+from biv.paper.spec import Loss, Noise, Run
 from experiments import RUN, SMOKE
 
 

@@ -130,8 +130,8 @@ from biv.training import Member, Schedule, Triplets, train_stack
 from trainings import assert_same_bits
 torch.set_num_threads({threads})
 data = biv.datasets.load_bike_2011()
-x = biv.datasets.FeatureScaler.fit(data.x)(data.x)
-y = biv.datasets.LabelScaler.fit(data.y).label(data.y)
+x = biv.preprocessing.FeatureScaler.fit(data.x)(data.x)
+y = biv.preprocessing.LabelScaler.fit(data.y).label(data.y)
 x, y = torch.tensor(x).float(), torch.tensor(y).float()
 losses = [biv.BIVLoss(), biv.L2Loss(), biv.IVLoss(), biv.CutoffLoss(0.5)]
 rows = [(x[2200:7700], x[:2200], y[:2200]), (x[:5500], x[5266:], y[5266:])]

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from biv import _files
-from biv._files import InUseError, WriteError, exclusive, write_atomically
-from biv.owndata.staging import NEW, READY, Staging
+from biv._utils import atomic_files
+from biv._utils.atomic_files import InUseError, WriteError, exclusive, write_atomically
+from biv.workflows.staging import NEW, READY, Staging
 from test_files import Killed, faults, full, names
 
 NAMES = ("model", "evidence", "comparison", "report", "about")
@@ -149,10 +149,10 @@ def test_what_is_read_in_the_middle_of_a_replacement(staging, monkeypatch):
     def before(operation, _):
         if operation in ("rename", "remove"):
             with monkeypatch.context() as patch:
-                patch.setattr(_files, "before", lambda *_: None)
+                patch.setattr(atomic_files, "before", lambda *_: None)
                 states.append(staging.read(lambda: content(staging)))
 
-    monkeypatch.setattr(_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before", before)
     replace(staging, LATER)
     assert [state for k, state in enumerate(states) if not k or state != states[k - 1]] == [
         OLD,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import biv
 from biv import metrics
-from biv.datasets.statistics import LabelGroups, Moments
+from biv.tables.statistics import LabelGroups, Moments
 
 
 def parts(rows, count, rng):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from biv.cli._signals import Interrupted
-from biv.experiments.store import Failure, Result, Store, _uri
+from biv.paper.store import Failure, Result, Store, _uri
 from biv.training import History
 from experiments import RUN, assert_same_result, result
 
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_store_is_named_and_kept(spoil, message, tmp_path):
 def test_a_store_that_another_holds_or_none_may_write_is_not_called_damaged(tmp_path, monkeypatch):
     path = tmp_path / "runs.sqlite"
     Store(path).add([result()])
-    monkeypatch.setattr("biv.experiments.store.PATIENCE", 0.1)
+    monkeypatch.setattr("biv.paper.store.PATIENCE", 0.1)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(ValueError, match=r"runs\.sqlite cannot be used: database is locked"):
@@ -203,7 +203,7 @@ def test_a_signal_during_a_query_is_not_an_error_of_the_store(tmp_path):
 
 def test_a_query_without_end_is_said_to_be_one(tmp_path, monkeypatch):
     store = Store(tmp_path / "runs.sqlite")
-    monkeypatch.setattr("biv.experiments.store.PIECE", 1000)
+    monkeypatch.setattr("biv.paper.store.PIECE", 1000)
     said = r"runs\.sqlite cannot be used: its queries take more than 1,000,000 steps: it is damaged"
     with pytest.raises(ValueError, match=said), store._connection() as connection:
         connection.execute(ENDLESS).fetchone()
@@ -212,7 +212,7 @@ def test_a_query_without_end_is_said_to_be_one(tmp_path, monkeypatch):
 def test_reading_asks_for_no_lock_to_write(tmp_path, monkeypatch):
     path = tmp_path / "runs.sqlite"
     Store(path).add([result()])
-    monkeypatch.setattr("biv.experiments.store.PATIENCE", 0.1)
+    monkeypatch.setattr("biv.paper.store.PATIENCE", 0.1)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")  # another process is about to write
     assert len(Store(path).results([RUN])) == 1

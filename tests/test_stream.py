@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from biv.datasets import LabelledTable, LabelScaler, Target
-from biv.datasets.columns import Schema
-from biv.datasets.rowgroups import RowGroups, deal
-from biv.datasets.scaling import FeatureScaler
-from biv.datasets.stream import Batch, Encoding, Shard, Stream
-from biv.datasets.survey import Reader, Survey
-from biv.datasets.tablefiles import Files
-from biv.features import FeatureEncoder
+from biv.preprocessing import LabelScaler
+from biv.preprocessing.encoder import FeatureEncoder
+from biv.preprocessing.scaling import FeatureScaler
+from biv.tables import LabelledTable, Target
+from biv.tables.files import Files
+from biv.tables.row_groups import RowGroups, deal
+from biv.tables.schema import Schema
+from biv.tables.stream import Batch, Encoding, Shard, Stream
+from biv.tables.survey import Reader, Survey
 from parquet import labelled, write, write_folder
 
 TARGET = Target("y", variance="v")
@@ -246,7 +247,7 @@ def test_a_stream_can_begin_anywhere(tmp_path, first):
 
 
 def test_blocks_hold_several_small_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr("biv.datasets.stream.BLOCK", 350)
+    monkeypatch.setattr("biv.tables.stream.BLOCK", 350)
     write_folder(tmp_path)
     (shard,) = shards(read(tmp_path), 1)
     blocks = shard.blocks(0)

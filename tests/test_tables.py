@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import biv
-from biv.datasets import LabelledTable, Target, read_table, tablefiles
-from biv.datasets.columns import Column, Schema
-from biv.datasets.tablefiles import Files
+from biv.datasets import read_table
+from biv.tables import LabelledTable, Target, files
+from biv.tables.files import Files
+from biv.tables.schema import Column, Schema
 
 LINES = [
     "id,size,ok,colour,when,y,err",
@@ -120,8 +121,8 @@ def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
     path = write(tmp_path / "a.csv", lines)
     pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
     whole = read_table(path, **READ)
-    monkeypatch.setattr(tablefiles, "ROWS", 7)
-    monkeypatch.setattr(tablefiles, "BLOCK", 200)
+    monkeypatch.setattr(files, "ROWS", 7)
+    monkeypatch.setattr(files, "BLOCK", 200)
     assert len(list(Files(path).parts())) > 5
     for name in ("a.csv", "a.parquet"):
         parts = read_table(tmp_path / name, **READ)
@@ -133,7 +134,7 @@ def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_amyloid_table_as_a_file_is_the_shipped_dataset():
-    shipped = tablefiles.Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
+    shipped = files.Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
     data = read_table(shipped, target="y", target_std="dy", features=["x"])
     known = biv.datasets.load_amyloid()
     np.testing.assert_array_equal(data.y, known.y)
@@ -264,8 +265,8 @@ def test_identifiers_of_a_long_table_are_judged_by_the_texts_that_were_counted(
     tmp_path, monkeypatch
 ):
     """Beyond a number of texts none is counted: more cells do not make texts rarer."""
-    monkeypatch.setattr("biv.datasets.columns.COUNTED", 120)
-    monkeypatch.setattr("biv.datasets.tablefiles.ROWS", 50)
+    monkeypatch.setattr("biv.tables.schema.COUNTED", 120)
+    monkeypatch.setattr("biv.tables.files.ROWS", 50)
     path = tmp_path / "a.parquet"
     rng = np.random.default_rng(0)
     dna = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(400)]
@@ -457,8 +458,8 @@ def test_files_whose_columns_differ(tmp_path):
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 @pytest.mark.parametrize("change", ["shrinks", "is gone", "grows"])
 def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, name, change):
-    monkeypatch.setattr(tablefiles, "ROWS", 100)
-    monkeypatch.setattr(tablefiles, "BLOCK", 1000)
+    monkeypatch.setattr(files, "ROWS", 100)
+    monkeypatch.setattr(files, "BLOCK", 1000)
     path = tmp_path / name
     frame = pd.DataFrame({"x": np.arange(1000.0), "y": np.arange(1000.0)})
     frame.to_csv(path, index=False) if name == "a.csv" else frame.to_parquet(path)

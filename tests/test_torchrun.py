@@ -16,11 +16,11 @@ import torch
 from safetensors.torch import load_file
 
 from biv import cli
-from biv.datasets import Target
-from biv.owndata import ModelFolder, streaming
-from biv.owndata.streaming import StreamSettings, train_streamed
+from biv.tables import Target
 from biv.training import load_checkpoint
 from biv.training.ranks import OtherRankError, Ranks
+from biv.workflows import ModelFolder, streamed
+from biv.workflows.streamed import StreamSettings, train_streamed
 from parquet import labelled, write, write_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last of max_epochs")  # they are few here
@@ -223,13 +223,13 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
 @pytest.mark.slow
 def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_path, monkeypatch):
     """Five processes would have 15 shards; who goes on takes those that it was begun with."""
-    monkeypatch.setattr(streaming, "SHARDS", 15)
+    monkeypatch.setattr(streamed, "SHARDS", 15)
     whole = train(table, tmp_path / "whole")
     with monkeypatch.context() as patch:
         interrupted(patch, 70)
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "cut", checkpoint_seconds=0.0)
-    monkeypatch.setattr(streaming, "SHARDS", 12)
+    monkeypatch.setattr(streamed, "SHARDS", 12)
     again = train(table, tmp_path / "cut")
     assert again.about["shards"] == 15
     assert again.about["result"] == whole.about["result"]
@@ -238,10 +238,10 @@ def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_pa
 
 @pytest.mark.parametrize("groups", [3, 9, 12, 13, 40])
 def test_as_many_shards_whatever_the_number_of_processes(groups):
-    alone = streaming._shards(1, groups)
+    alone = streamed._shards(1, groups)
     assert alone == min(groups, 12)
     for processes in range(1, groups + 1):
-        shards = streaming._shards(processes, groups)
+        shards = streamed._shards(processes, groups)
         assert processes <= shards <= groups
         if 12 % processes == 0 or groups < 12:
             assert shards == max(alone, processes)
@@ -251,7 +251,7 @@ def test_as_many_shards_whatever_the_number_of_processes(groups):
 
 def test_what_can_be_known_is_said_before_the_rows_are_read(table, tmp_path, monkeypatch):
     train(table, tmp_path / "m", StreamSettings(batch_size=500, max_epochs=1))
-    monkeypatch.setattr(streaming.Survey, "of", None)  # would be called
+    monkeypatch.setattr(streamed.Survey, "of", None)  # would be called
     with pytest.raises(ValueError, match="holds a model already"):
         train(table, tmp_path / "m")
 

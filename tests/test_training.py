@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import biv
-from biv import _progress
+from biv._utils import progress
 from biv.models import MLP, Periodic
 from biv.training import (
     History,
@@ -234,9 +234,9 @@ def test_progress_is_for_terminals(terminal, monkeypatch):
     train_stack(MODEL, members, Schedule(epochs=1, batch_size=64))
     train_reference(MODEL(members[0].generators()[0]), members[0], Schedule(epochs=1))
     assert screen.getvalue().strip() == ""
-    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
     stack = Stack(MODEL, members, Schedule(epochs=30, batch_size=64))
-    with _progress.progress_bar(150, "2 members") as bar:
+    with progress.progress_bar(150, "2 members") as bar:
         for _ in range(3):
             stack.run_epoch(bar.update)
             bar.set_postfix_str(stack.summary(), refresh=False)

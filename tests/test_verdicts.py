@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from biv.experiments.verdicts import T_975, Comparison, compare, overall
+from biv.paper.verdicts import T_975, Comparison, compare, overall
 
 
 def test_quantiles_are_student_s():

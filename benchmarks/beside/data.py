@@ -41,7 +41,7 @@ def bike(alpha, seed):
     """The shipped year, noise on the training labels; the hour and the day as numbers as well."""
     data = biv.datasets.load_bike_2011()
     x = bikes.features(data)
-    x = biv.datasets.FeatureScaler.fit(x)(x)
+    x = biv.preprocessing.FeatureScaler.fit(x)(x)
     split = biv.datasets.split_rows(
         len(data), train=TRAIN, test=TEST, generator=np.random.default_rng([seed, 0])
     )
@@ -71,7 +71,7 @@ def smooth(seed, rows):
     scale = y.var(ddof=1)
     rng = np.random.default_rng([seed, 1])
     variance = biv.noise.Gamma(1.0, NOISE * scale).sample(rows, rng)
-    x = biv.datasets.FeatureScaler.fit(x)(x)
+    x = biv.preprocessing.FeatureScaler.fit(x)(x)
     train = Rows(x[:rows], biv.noise.corrupt(y[:rows], variance, rng), variance)
     return Draw(train, Rows(x[rows:], y[rows:], None), scale)
 
@@ -116,14 +116,14 @@ def judged(test, scale, predicted, std=None):
 class Unit(NamedTuple):
     """Training labels in units in which they have mean 0 and variance 1 without their noise."""
 
-    scaler: biv.datasets.LabelScaler
+    scaler: biv.preprocessing.LabelScaler
     y: np.ndarray
     variance: np.ndarray
 
     @classmethod
     def of(cls, rows):
         """Statistics of these rows alone."""
-        scaler = biv.datasets.LabelScaler.fit(rows.y, rows.variance)
+        scaler = biv.preprocessing.LabelScaler.fit(rows.y, rows.variance)
         return cls(scaler, scaler.label(rows.y), scaler.variance(rows.variance))
 
     def weights(self):

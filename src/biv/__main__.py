@@ -3,8 +3,8 @@
 import os
 import sys
 
+from biv._utils.torchrun import launched
 from biv.cli import main
-from biv.training.ranks import launched
 
 if __name__ == "__main__":
     code = main()

@@ -16,9 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from biv import _arrays, _checks, _search, weights
-from biv._arrays import Array
-from biv._pages import helps_with, see
+from biv._utils import arrays, bisection, validation
+from biv._utils.arrays import Array
+from biv._utils.pages import helps_with, see
+from biv.losses import weights
 
 MARGIN_OF_ROOM = 1e-4  # for rounding, at most this share of what ε can add to a size
 SIZE_TOLERANCE = 1e-6  # a size counts as reached at size·(1 − SIZE_TOLERANCE)
@@ -59,19 +60,19 @@ def epsilon_for_batch_size(
         >>> round(float(weights.effective_batch_size(w)), 3)
         3.0
     """
-    tensor = _arrays.variances("variance", variance)
+    tensor = arrays.variances("variance", variance)
     tensor = tensor.reshape(1) if tensor.ndim == 0 else tensor
-    wanted = _checks.real_number("size", size, _checks.POSITIVE)
+    wanted = validation.real_number("size", size, validation.POSITIVE)
     dims = weights.reduced_dims(dim, tensor.ndim)
-    if _checks.values_are_readable():
+    if validation.values_are_readable():
         _require_reachable(wanted, tensor.isfinite().sum(dims))
     found = _solve(tensor, dims, size=wanted)
-    if _checks.values_are_readable() and bool(found.isinf().any()):
+    if validation.values_are_readable() and bool(found.isinf().any()):
         raise ValueError(
             f"variance must be small enough for epsilon to be finite in {found.dtype}; found up to "
             f"{float(tensor[tensor.isfinite()].max()):g}: choose another unit or a wider dtype"
         )
-    result: Array = _arrays.like(variance, found)
+    result: Array = arrays.like(variance, found)
     return result
 
 
@@ -95,7 +96,7 @@ def _solve(
     fraction: float = 1.0,
 ) -> Tensor:
     """Bracket and bisect, for min(size, fraction of all); so no size is out of reach."""
-    dtype = _arrays.at_least_single(variance.dtype)
+    dtype = arrays.at_least_single(variance.dtype)
     if 0 in (variance.shape[d] for d in dims):
         return variance.sum(dims).to(dtype)
     # float64, which Apple's GPUs do not have: there the CPU does it.
@@ -127,7 +128,7 @@ def _solve(
     # So far below the smallest positive variance, ε changes no weight by a digit that counts.
     positive = torch.where(relative > 0, relative, 1.0).amin(dims, keepdim=True)
     low = (positive * 1e-20).clamp(min=1e-290, max=1.0)
-    root = _search.smallest_where(reached, low, high)
+    root = bisection.smallest_where(reached, low, high)
     none_needed = weights.kish(1.0 / relative, dims, keepdim=True) >= goal
     epsilon = torch.where(none_needed, 0.0, root * scale)
     return epsilon.squeeze(dims).to(variance.device, dtype)
@@ -176,7 +177,7 @@ class Fixed(EpsilonPolicy):
     reads_batch: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        value = _checks.real_number("epsilon", self.value, _checks.NON_NEGATIVE)
+        value = validation.real_number("epsilon", self.value, validation.NON_NEGATIVE)
         object.__setattr__(self, "value", value)
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
@@ -197,7 +198,7 @@ class Relative(EpsilonPolicy):
             :func:`biv.metrics.label_variance`.
 
     Identities: the ε of ``Fixed(fraction * label_variance)``; with labels scaled to unit variance
-    (:class:`biv.datasets.LabelScaler`), ε = fraction does the same.
+    (:class:`biv.preprocessing.LabelScaler`), ε = fraction does the same.
 
     Example:
         >>> Relative(0.05, label_variance=400.0).resolve(torch.ones(8))
@@ -210,7 +211,9 @@ class Relative(EpsilonPolicy):
 
     def __post_init__(self) -> None:
         for name in ("fraction", "label_variance"):
-            value = float(_checks.real_number(name, getattr(self, name), _checks.NON_NEGATIVE))
+            value = float(
+                validation.real_number(name, getattr(self, name), validation.NON_NEGATIVE)
+            )
             object.__setattr__(self, name, value)
         if math.isinf(self.fraction * self.label_variance):
             raise ValueError(
@@ -258,7 +261,7 @@ class MinimumBatchSize(EpsilonPolicy):
                 f"fraction={self.fraction}"
             )
         if self.size is not None:
-            size = float(_checks.real_number("size", self.size, _checks.POSITIVE))
+            size = float(validation.real_number("size", self.size, validation.POSITIVE))
             if size < 1:
                 raise ValueError(
                     f"size must be a finite number >= 1; found {size:g}: "
@@ -266,8 +269,8 @@ class MinimumBatchSize(EpsilonPolicy):
                 )
             object.__setattr__(self, "size", size)
         else:
-            share = _checks.Range(0.0, open_below=True, limit=1.0, closed=True)
-            fraction = float(_checks.real_number("fraction", self.fraction, share))
+            share = validation.Range(0.0, open_below=True, limit=1.0, closed=True)
+            fraction = float(validation.real_number("fraction", self.fraction, share))
             object.__setattr__(self, "fraction", fraction)
 
     def resolve(self, variance: Tensor) -> float | Tensor:

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from biv import _checks
-from biv._arrays import LARGEST, like, real_numbers, refuse_extremes, to_tensor
-from biv._pages import helps_with
+from biv._utils import validation
+from biv._utils.arrays import LARGEST, like, real_numbers, refuse_extremes, to_tensor
+from biv._utils.pages import helps_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,7 +37,7 @@ MOST_RATERS = 5_000  # of more, the uncertainty of their biases is simulated: no
 SIMULATIONS = 64
 ONE_SIGMA = math.erf(math.sqrt(0.5))  # the level of y ± σ, 68.27 %
 LEAST_LEVEL = 1e-6  # of an interval; (1 + level)/2 has ten digits of it
-UNIT = _checks.Range(0.0, limit=1.0, open_below=True)
+UNIT = validation.Range(0.0, limit=1.0, open_below=True)
 MEANS = ("mean", "x", "loc")  # what libraries call the two, the first that is there
 COVARIANCES = ("covariance", "covariance_matrix", "cov", "P")
 
@@ -450,7 +450,7 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
             f"low and high must be of one shape; found {tuple(below.shape)} and "
             f"{tuple(above.shape)}"
         )
-    _checks.all_elements("high", above, ~(above < below), "at least as large as low")
+    validation.all_elements("high", above, ~(above < below), "at least as large as low")
     half = (above.double() - below.double()) / 2
     sources = {"low": below, "high": above}
     return _pair(low, (below + above) / 2, (half / _quantile(level)) ** 2, sources, half)
@@ -612,7 +612,7 @@ def ensemble(
         (array([2., 5.]), array([7., 7.]))
     """
     tensor = to_tensor("means", means)
-    r = _checks.real_number("correlation", correlation, _checks.Range(0.0, limit=1.0))
+    r = validation.real_number("correlation", correlation, validation.Range(0.0, limit=1.0))
     if variances is None:
         drawn = samples(tensor, axis)
         count = tensor.shape[axis]
@@ -713,7 +713,8 @@ def _state(state: Any) -> tuple[Array, Array]:
         if found[0] is None or found[1] is None:
             raise TypeError(
                 f"a state must have a mean ({', '.join(MEANS)}) and a covariance "
-                f"({', '.join(COVARIANCES)}), or be a pair of them; found {_checks.describe(state)}"
+                f"({', '.join(COVARIANCES)}), or be a pair of them; "
+                f"found {validation.describe(state)}"
             )
         mean, covariance = found
     m = real_numbers("mean", mean).reshape(-1)  # a column vector, in some libraries
@@ -728,7 +729,7 @@ def _state(state: Any) -> tuple[Array, Array]:
 
 def _weights(component: int | Sequence[float], size: int) -> Array:
     if np.ndim(component) == 0:
-        place = _checks.integer("component", component, at_least=-size)
+        place = validation.integer("component", component, at_least=-size)
         if place >= size:
             raise ValueError(f"component must be one of {size}, from 0 on; found {place}")
         one: Array = np.eye(size)[place]
@@ -772,15 +773,17 @@ def poll(
         array([0.00255, 0.01125])
     """
     p, n = to_tensor("share", share), to_tensor("count", count).double()
-    _checks.all_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
-    _checks.all_elements("count", n, (n > 0) & n.isfinite(), "positive and finite")
-    effect = _checks.real_number("design_effect", design_effect, _checks.Range(1.0))
+    validation.all_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
+    validation.all_elements("count", n, (n > 0) & n.isfinite(), "positive and finite")
+    effect = validation.real_number("design_effect", design_effect, validation.Range(1.0))
     effective = n / effect
     towards_half = (effective * p.double() + 1) / (effective + 2)
     variance = towards_half * (1 - towards_half) / effective
     if population is not None:
-        _checks.real_number("population", population, _checks.POSITIVE)
-        _checks.all_elements("count", n, n <= population, f"at most the population, {population:g}")
+        validation.real_number("population", population, validation.POSITIVE)
+        validation.all_elements(
+            "count", n, n <= population, f"at most the population, {population:g}"
+        )
         variance = variance * (1 - n / population)
     return _pair(share, p, variance, {"share": p, "count": n})
 
@@ -895,7 +898,7 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
         array([1.])
     """
     a, b = _events("events", events), _events("others", others)
-    _checks.all_elements("others", b, b > 0, "positive")
+    validation.all_elements("others", b, b > 0, "positive")
     up, down = a.double() + 2, b.double()
     variance = (up / down) ** 2 * (1 / up + 1 / down + 1 / down**2)
     return _pair(events, a / b, variance, {"events": a, "others": b}, b)
@@ -956,8 +959,8 @@ def bootstrapped(
                 f"{name} must have the shape of reward, {tuple(r.shape)}; "
                 f"found {tuple(tensor.shape)}"
             )
-    discount = _checks.real_number(
-        "gamma", gamma, _checks.Range(0.0, limit=1.0, open_below=True, closed=True)
+    discount = validation.real_number(
+        "gamma", gamma, validation.Range(0.0, limit=1.0, open_below=True, closed=True)
     )
     ends = torch.zeros(r.shape, dtype=torch.bool, device=r.device)
     if terminal is not None:
@@ -998,7 +1001,7 @@ def _pair(
         positive: Above 0 where the variance must be: one of 0 stands for a label to trust.
     """
     if variance.ndim:
-        _checks.same_shape("the error bars", variance, "the labels", y)
+        validation.same_shape("the error bars", variance, "the labels", y)
     variance = variance.expand(y.shape)
     if isinstance(given, Tensor):
         variance = variance.to(y.dtype)
@@ -1029,7 +1032,7 @@ def _width(values: Tensor, axis: int) -> Tensor:
 
 def _quantile(level: float) -> float:
     """Of a standard normal distribution: within ± this much of 0 with this probability."""
-    share = float(_checks.real_number("level", level, UNIT))
+    share = float(validation.real_number("level", level, UNIT))
     half = torch.tensor((1 + share) / 2, dtype=torch.float64)
     quantile = float(torch.special.ndtri(half))
     if share < LEAST_LEVEL or math.isinf(quantile):
@@ -1051,18 +1054,18 @@ def _count(name: str, values: Tensor, axis: int, least: int) -> int:
 
 
 def _non_negative(name: str, values: Tensor) -> None:
-    _checks.all_elements(name, values, values >= 0, "non-negative and not NaN")
+    validation.all_elements(name, values, values >= 0, "non-negative and not NaN")
 
 
 def _events(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
     good = (tensor >= 0) & tensor.isfinite()
-    _checks.all_elements(name, tensor, good, "non-negative and finite")
+    validation.all_elements(name, tensor, good, "non-negative and finite")
     return tensor
 
 
 def _positive(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
     good = (tensor > 0) & tensor.isfinite()
-    _checks.all_elements(name, tensor, good, "positive and finite")
+    validation.all_elements(name, tensor, good, "positive and finite")
     return tensor

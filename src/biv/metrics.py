@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from biv import _arrays, _checks, _search, weights
-from biv._arrays import FloatArray
-from biv._pages import helps_with
-from biv._warnings import warn
+from biv._utils import arrays, bisection, validation
+from biv._utils.arrays import FloatArray
+from biv._utils.pages import helps_with
+from biv._utils.warnings import warn
+from biv.losses import weights
 
 LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
 REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
@@ -266,20 +267,20 @@ def reduced_chi_squared(
         1.0
     """
     f, y, v = _elements(target, variance, pred)
-    offset = float(_checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE))
+    offset = float(validation.real_number("epsilon", epsilon, validation.NON_NEGATIVE))
     if not offset and bool((v == 0).any()):
         raise ValueError(
             "variance must be positive where epsilon is 0; found 0 in "
             f"{int((v == 0).sum())} elements: pass an epsilon > 0 or leave them out"
         )
-    parameters = _checks.integer("parameters", parameters, at_least=0)
+    parameters = validation.integer("parameters", parameters, at_least=0)
     if len(v) <= parameters:
         raise ValueError(
             f"parameters must be fewer than the labels used, {len(v)}; found {parameters}"
         )
     ratio = (f - y).square() / (v + offset)
     wanted = "large enough for (pred - target)²/(variance + epsilon) to have a finite square"
-    _checks.all_elements("variance", v, ratio <= _arrays.LARGEST**2, wanted)
+    validation.all_elements("variance", v, ratio <= arrays.LARGEST**2, wanted)
     mean = _weighted_mean(ratio, torch.ones_like(ratio))
     correction = len(v) / (len(v) - parameters)
     return Score(mean.value * correction, mean.stderr * correction)
@@ -613,8 +614,8 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
         >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]), epsilon=0.5)
         3.0
     """
-    v = _arrays.variances("variance", variance).detach().double().flatten()
-    offset = float(_checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE))
+    v = arrays.variances("variance", variance).detach().double().flatten()
+    offset = float(validation.real_number("epsilon", epsilon, validation.NON_NEGATIVE))
     return float(weights.kish(_relative_weights(v, offset).square(), (0,)))
 
 
@@ -623,7 +624,7 @@ def _elements(
     variance: Any,
     *pred: Any,
     sample_weight: Any = None,
-    largest_variance: float = _arrays.LARGEST**2,
+    largest_variance: float = arrays.LARGEST**2,
 ) -> tuple[Tensor, ...]:
     """The predictions, if any, targets, variances and importances, if any, that count.
 
@@ -633,26 +634,25 @@ def _elements(
     given |= {"target": target, "variance": variance}
     given |= {} if sample_weight is None else {"sample_weight": sample_weight}
     columns = {
-        name: _arrays.to_tensor(name, value).detach().cpu().double()
-        for name, value in given.items()
+        name: arrays.to_tensor(name, value).detach().cpu().double() for name, value in given.items()
     }
     y = columns["target"]
-    v = columns["variance"] = _checks.expanded("variance", columns["variance"], "target", y)
+    v = columns["variance"] = validation.expanded("variance", columns["variance"], "target", y)
     if pred:
-        _checks.same_shape("pred", columns["pred"], "target", y)
+        validation.same_shape("pred", columns["pred"], "target", y)
     known = ~y.isnan()
     if sample_weight is not None:
-        s = _checks.expanded("sample_weight", columns["sample_weight"], "target", y)
-        _checks.all_elements("sample_weight", s, s >= 0, "non-negative and not NaN")
+        s = validation.expanded("sample_weight", columns["sample_weight"], "target", y)
+        validation.all_elements("sample_weight", s, s >= 0, "non-negative and not NaN")
         columns["sample_weight"], known = s, known & (s > 0)
-    _checks.all_elements("variance", v, (v >= 0) | ~known, "non-negative and not NaN")
+    validation.all_elements("variance", v, (v >= 0) | ~known, "non-negative and not NaN")
     used = known & v.isfinite()
     for name, column in columns.items():
-        _checks.all_elements(name, column, column.isfinite() | ~used, "finite")
-        limit = largest_variance if name == "variance" else _arrays.LARGEST
+        validation.all_elements(name, column, column.isfinite() | ~used, "finite")
+        limit = largest_variance if name == "variance" else arrays.LARGEST
         if name != "sample_weight":
             wanted = f"at most {limit:g} in size, for its powers to be finite"
-            _checks.all_elements(name, column, (column.abs() <= limit) | ~used, wanted)
+            validation.all_elements(name, column, (column.abs() <= limit) | ~used, wanted)
     if not bool(used.any()):
         raise ValueError(
             "target must hold at least one element that is not NaN and has finite variance; "
@@ -661,9 +661,9 @@ def _elements(
     found = {name: column[used] for name, column in columns.items()}
     sizes = [float(found[name].abs().max()) for name in ("pred", "target") if name in found]
     largest = max(*sizes, math.sqrt(float(found["variance"].max())))
-    if 0 < largest < 1 / _arrays.LARGEST:
+    if 0 < largest < 1 / arrays.LARGEST:
         raise ValueError(
-            f"target and its errors must not all be below {1 / _arrays.LARGEST:g}, for their "
+            f"target and its errors must not all be below {1 / arrays.LARGEST:g}, for their "
             f"powers not to vanish; found {largest:g} at most: choose another unit"
         )
     return tuple(found.values())
@@ -672,7 +672,7 @@ def _elements(
 def _of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[Any]:
     """A score of each output, the last of two or more dimensions, by itself."""
     tensors = {
-        name: _arrays.to_tensor(name, given).detach()
+        name: arrays.to_tensor(name, given).detach()
         for name, given in columns.items()
         if given is not None
     }
@@ -684,9 +684,9 @@ def _of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[
         )
     for name, given in tensors.items():
         if name in ("pred", "other"):
-            _checks.same_shape(name, given, "target", target)
+            validation.same_shape(name, given, "target", target)
         else:
-            tensors[name] = _checks.expanded(name, given, "target", target)
+            tensors[name] = validation.expanded(name, given, "target", target)
     found = []
     for k in range(target.shape[-1]):
         try:
@@ -715,7 +715,7 @@ def _mse_weights(
         return torch.ones_like(variance)
     if epsilon is None:
         epsilon = _steady(_residual_variance(residual, variance), variance)
-    offset = float(_checks.real_number("epsilon", epsilon, _checks.NON_NEGATIVE))
+    offset = float(validation.real_number("epsilon", epsilon, validation.NON_NEGATIVE))
     return _relative_weights(variance, offset).square()
 
 
@@ -865,10 +865,12 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
         >>> steady_epsilon(0.5, np.ones(100))
         0.5
     """
-    v = _arrays.variances("variance", variance).detach().double().flatten()
-    least = float(_checks.real_number("estimate", estimate, _checks.NON_NEGATIVE))
-    limit = _arrays.LARGEST**2
-    _checks.all_elements("variance", v, (v <= limit) | v.isinf(), f"at most {limit:g}, or infinite")
+    v = arrays.variances("variance", variance).detach().double().flatten()
+    least = float(validation.real_number("estimate", estimate, validation.NON_NEGATIVE))
+    limit = arrays.LARGEST**2
+    validation.all_elements(
+        "variance", v, (v <= limit) | v.isinf(), f"at most {limit:g}, or infinite"
+    )
     return _steady(least, v[v.isfinite()])
 
 
@@ -888,7 +890,7 @@ def _steady(estimate: float, variance: Tensor, count: Tensor | None = None) -> f
     if bool(rests_on_enough(torch.tensor(estimate, dtype=torch.float64))):
         return estimate
     high = 10 * variance.amax()  # weights within 21 % of each other: almost all labels count
-    return float(_search.smallest_where(rests_on_enough, high * 1e-40, high))
+    return float(bisection.smallest_where(rests_on_enough, high * 1e-40, high))
 
 
 def _root(excess: Any, high: Tensor) -> float:
@@ -898,4 +900,4 @@ def _root(excess: Any, high: Tensor) -> float:
     low = high * 1e-40
     if not bool(excess(low) > 0):
         return 0.0
-    return float(_search.smallest_where(lambda x: excess(x) <= 0, low, high))
+    return float(bisection.smallest_where(lambda x: excess(x) <= 0, low, high))

@@ -14,24 +14,24 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from biv import _arrays, _checks
-from biv._arrays import FloatArray
+from biv._utils import arrays, validation
+from biv._utils.arrays import FloatArray
 
 MOST_DRAWN = 2**40  # at a time: 8 TiB
 LARGEST_MEAN = 1e150  # of σ²; the smallest is the reciprocal
 ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
 
 
-def _number(name: str, value: object, allowed: _checks.Range, why: str = "") -> float:
+def _number(name: str, value: object, allowed: validation.Range, why: str = "") -> float:
     try:
-        return float(_checks.real_number(name, value, allowed))
+        return float(validation.real_number(name, value, allowed))
     except ValueError as error:
         raise ValueError(f"{error} ({why})" if why else str(error)) from None
 
 
 def _mean(value: object) -> float:
     """A mean variance whose square is an ordinary number, or 0."""
-    mean = _number("mean", value, _checks.NON_NEGATIVE)
+    mean = _number("mean", value, validation.NON_NEGATIVE)
     if mean and not 1 / LARGEST_MEAN <= mean <= LARGEST_MEAN:
         raise ValueError(
             f"mean must be 0 or in [{1 / LARGEST_MEAN:g}, {LARGEST_MEAN:g}], for its square to be "
@@ -40,8 +40,8 @@ def _mean(value: object) -> float:
     return mean
 
 
-def _up_to(limit: float) -> _checks.Range:
-    return _checks.Range(0.0, limit=limit * (1 + ROUNDING), closed=True)
+def _up_to(limit: float) -> validation.Range:
+    return validation.Range(0.0, limit=limit * (1 + ROUNDING), closed=True)
 
 
 class NoiseModel(Protocol):
@@ -114,7 +114,7 @@ class Uniform:
     ) -> npt.NDArray[np.float64]:
         """`n` independent draws of σ²; a tuple is a shape."""
         low, high = self.support
-        return _checks.generator(generator).uniform(low, high, _shape(n))
+        return validation.generator(generator).uniform(low, high, _shape(n))
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ class BinaryUniform:
     low: ClassVar[Uniform] = Uniform(0.5, spread=1.0)
 
     def __post_init__(self) -> None:
-        p = _number("p", self.p, _checks.Range(0.0, limit=1.0))
+        p = _number("p", self.p, validation.Range(0.0, limit=1.0))
         least = p * self.low.mean
-        mean = _number("mean", self.mean, _checks.Range(least), "p/2 at least, where μ_h is 0")
+        mean = _number("mean", self.mean, validation.Range(least), "p/2 at least, where μ_h is 0")
         mean = _mean(mean)
         high_mean = (mean - least) / (1 - p)
         v = _number("high_variance", self.high_variance, _up_to(high_mean**2 / 3), "at most μ_h²/3")
@@ -175,7 +175,7 @@ class BinaryUniform:
     ) -> npt.NDArray[np.float64]:
         """`n` independent draws of σ²; a tuple is a shape."""
         shape = _shape(n)
-        is_low = _checks.generator(generator).random(shape) < self.p
+        is_low = validation.generator(generator).random(shape) < self.p
         low, high = self.low.sample(shape, generator), self.high.sample(shape, generator)
         return np.where(is_low, low, high)
 
@@ -205,8 +205,8 @@ class Gamma:
     support: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        alpha = _number("alpha", self.alpha, _checks.POSITIVE)
-        _number("mean", self.mean, _checks.POSITIVE)
+        alpha = _number("alpha", self.alpha, validation.POSITIVE)
+        _number("mean", self.mean, validation.POSITIVE)
         mean = _mean(self.mean)
         if math.isinf(mean**2 / alpha):
             raise ValueError(
@@ -224,7 +224,7 @@ class Gamma:
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
         """`n` independent draws of σ²; a tuple is a shape."""
-        return _checks.generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
+        return validation.generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
 
 
 def corrupt(
@@ -251,11 +251,11 @@ def corrupt(
         >>> corrupt(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.random.default_rng(0))
         array([1., 2.])
     """
-    clean, given = _arrays.to_tensor("y", y).detach(), _arrays.variances("variance", variance)
-    labels = _arrays.to_float_array("y", clean)
-    _checks.all_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
-    sigma2 = _arrays.to_float_array("variance", _checks.expanded("variance", given, "y", clean))
-    noise = _checks.generator(generator).standard_normal(labels.shape)
+    clean, given = arrays.to_tensor("y", y).detach(), arrays.variances("variance", variance)
+    labels = arrays.to_float_array("y", clean)
+    validation.all_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
+    sigma2 = arrays.to_float_array("variance", validation.expanded("variance", given, "y", clean))
+    noise = validation.generator(generator).standard_normal(labels.shape)
     known = np.isfinite(sigma2)
     noisy = labels + np.sqrt(np.where(known, sigma2, 0.0)) * noise
     return _as_dtype("y", np.where(known, noisy, np.nan), labels.dtype)
@@ -285,9 +285,9 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
         >>> disturb(np.array([0.0, 4.0]), 0.0, np.random.default_rng(0))
         array([0., 4.])
     """
-    sigma2 = _arrays.to_float_array("variance", _arrays.variances("variance", variance))
-    relative = math.sqrt(_number("d_v", d_v, _checks.NON_NEGATIVE)) / 3
-    factor = np.abs(1 + relative * _checks.generator(generator).standard_normal(sigma2.shape))
+    sigma2 = arrays.to_float_array("variance", arrays.variances("variance", variance))
+    relative = math.sqrt(_number("d_v", d_v, validation.NON_NEGATIVE)) / 3
+    factor = np.abs(1 + relative * validation.generator(generator).standard_normal(sigma2.shape))
     with np.errstate(over="ignore", invalid="ignore"):  # infinite ones stay so, even times 0
         disturbed = np.where(np.isinf(sigma2), np.inf, sigma2 * factor)
     _refuse_overflow("variance", np.isinf(disturbed) & np.isfinite(sigma2), "float64")
@@ -316,10 +316,10 @@ def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
         shape = tuple(operator.index(size) for size in (n if isinstance(n, tuple) else (n,)))
     except TypeError:
         raise TypeError(
-            f"n must be an integer or a tuple of them; found {_checks.describe(n)}"
+            f"n must be an integer or a tuple of them; found {validation.describe(n)}"
         ) from None
     if any(size < 0 for size in shape):
         raise ValueError(f"n must be >= 0; found {n}")
     if math.prod(shape) > MOST_DRAWN:
-        raise ValueError(f"n must be at most {MOST_DRAWN:,} in all; found {_checks.describe(n)}")
+        raise ValueError(f"n must be at most {MOST_DRAWN:,} in all; found {validation.describe(n)}")
     return shape

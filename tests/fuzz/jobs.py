@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import parquet
-from biv.datasets.tablefiles import Files
-from biv.owndata import ModelFolder
+from biv.tables.files import Files
+from biv.workflows import ModelFolder
 from fuzz.laws import SAVED, command, files_below
 
 COLUMNS = ("--target", "y", "--target-std", "y_err", "--ignore", "z")

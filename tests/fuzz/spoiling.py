@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from biv import modelfile
+from biv.estimator import model_file
 from fuzz.laws import contents_below, files_below, one_of, require_clear
 
 VALUES = (
@@ -97,7 +97,7 @@ def spoil(rng, path, kind):
 
 def made_up(rng, good, path):
     """A model whose checksum is right and whose content is not."""
-    tensors, content = modelfile.read(good)
+    tensors, content = model_file.read(good)
     kinds = [
         "swap",
         "shape",
@@ -131,7 +131,7 @@ def made_up(rng, good, path):
     elif change == "huge":
         tensors[name] = tensors[name] * 1e30
     try:
-        modelfile.write(path, tensors, content)
+        model_file.write(path, tensors, content)
     except ValueError:  # NaN, which is not JSON
         shutil.copy(good, path)
     if change == "header":

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biv.datasets.tablefiles import Files
+from biv.tables.files import Files
 from fuzz.laws import (
     SAVED,
     command,

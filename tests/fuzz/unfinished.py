@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 
-from biv.training.crossfit import _Saved
+from biv.training.cross_fitting import _Saved
 from biv.training.streamed import StreamedTraining
 from fuzz import jobs
 from fuzz.laws import contents_below, one_of, require_clear

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from biv.training.ranks import launched
+from biv._utils.torchrun import launched
 
 CLEANUP_SECONDS = 5.0
 

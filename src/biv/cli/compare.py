@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
 
-from biv._progress import progress_bar
-from biv.cli import owndata
-from biv.cli.parsing import add_command
+from biv._utils.command_line import describe_command
+from biv.cli import _table_options
 
 EXAMPLES = """examples:
   biv compare data.csv --target y --target-std y_err
@@ -26,19 +24,17 @@ the text: biv-compare.html. `biv train --comparison comparison.json` puts the re
 """
 
 
-def add_to(commands: Any) -> None:
-    """Add this command to the parser's."""
-    parser = add_command(
-        commands,
-        "compare",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    describe_command(
+        parser,
         call,
-        brief="whether error bars are worth it: methods by cross-validation, and a recommendation",
         description=__doc__,
         examples=EXAMPLES,
         page="checking",
     )
-    owndata.add_files(parser)
-    owndata.add_columns(parser, error_bars=True)
+    _table_options.add_files(parser)
+    _table_options.add_columns(parser, error_bars=True)
     parser.add_argument("--folds", type=int, default=5, help="of cross-validation (default: 5)")
     parser.add_argument(
         "--rows",
@@ -46,7 +42,7 @@ def add_to(commands: Any) -> None:
         default=10_000,
         help="compare on so many at most, drawn by lot; 0 for all (default: 10000)",
     )
-    owndata.add_unknown(parser)
+    _table_options.add_unknown(parser)
     parser.add_argument(
         "--unweighted",
         action="store_true",
@@ -54,8 +50,8 @@ def add_to(commands: Any) -> None:
         "error bars, but not of one end of the labels where σ² goes with the label",
     )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
-    owndata.add_report(parser, "biv-compare.html, or the next free name")
-    owndata.add_usual(parser)
+    _table_options.add_report(parser, "biv-compare.html, or the next free name")
+    _table_options.add_usual(parser)
 
 
 def call(options: argparse.Namespace) -> int:
@@ -64,18 +60,19 @@ def call(options: argparse.Namespace) -> int:
         raise ValueError("--folds must be at least 2, --rows 0 or more, and --jobs at least 1")
 
     def free() -> Path:
-        return owndata.free_path("biv-compare", ".html", force=options.force)
+        return _table_options.free_path("biv-compare", ".html", force=options.force)
 
-    page = owndata.report_path(options, free())
-    table = owndata.read(options)
-    from biv.owndata import compare
-    from biv.owndata.methods import methods
+    page = _table_options.report_path(options, free())
+    table = _table_options.read(options)
+    from biv._utils.progress import progress_bar
     from biv.report import comparison as report
+    from biv.workflows import compare
+    from biv.workflows.methods import methods
 
-    owndata.note_zeros(table)
+    _table_options.note_zeros(table)
     names = methods()
     if not options.json:
-        print(f"{owndata.described(table)}.", flush=True)
+        print(f"{_table_options.described(table)}.", flush=True)
     total = len(names) * options.folds
     with progress_bar(total, f"{len(names)} methods, {options.folds} folds", unit="fit") as bar:
         found = compare(
@@ -91,15 +88,15 @@ def call(options: argparse.Namespace) -> int:
     told, text = found.told(), report.text(found)
 
     def write(path: Path) -> None:
-        from biv.report import ownpage
+        from biv.report import model_page
 
         assert found.evidence is not None
-        whole = ownpage.of_comparison(found.evidence, told, options.command)
+        whole = model_page.of_comparison(found.evidence, told, options.command)
         whole.write(path, replace=options.force)
 
     choose = free if options.report is None else None
-    written = owndata.written(page, write, "the comparison itself is complete", choose)
+    written = _table_options.written(page, write, "the comparison itself is complete", choose)
     if written is not None:
         text += f"\n\n{written}"
-    owndata.show(options, told | {"report": None if written is None else str(written)}, text)
+    _table_options.show(options, told | {"report": None if written is None else str(written)}, text)
     return 0 if (written is None) == (page is None) else 1

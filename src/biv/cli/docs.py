@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import pydoc
 import sys
-from typing import Any
 
-from biv import _pages
-from biv.cli.parsing import add_command
+from biv._utils import pages
+from biv._utils.command_line import describe_command
 
 EXAMPLES = """examples:
   biv docs                  what pages there are
@@ -20,13 +19,11 @@ The same pages, with pictures, are in the folder docs of a clone; `make docs` ma
 """
 
 
-def add_to(commands: Any) -> None:
-    """Add this command to the parser's."""
-    parser = add_command(
-        commands,
-        "docs",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    describe_command(
+        parser,
         call,
-        brief="the documentation: which page helps with what",
         description=__doc__,
         examples=EXAMPLES,
         page="index",
@@ -36,7 +33,7 @@ def add_to(commands: Any) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Show a page, or what there is."""
-    text = listing() if options.page is None else _pages.read(options.page)
+    text = listing() if options.page is None else pages.read(options.page)
     if options.page is not None and sys.stdin.isatty() and sys.stdout.isatty():
         pydoc.pager(text)
     else:
@@ -46,7 +43,7 @@ def call(options: argparse.Namespace) -> int:
 
 def listing() -> str:
     """Every page and its title; the paper's many on one line."""
-    titles = _pages.titles()
+    titles = pages.titles()
     shown = {name: title for name, title in titles.items() if "/" not in name}
     width = max(map(len, shown))
     lines = [f"  biv docs {name:{width}}  {title}" for name, title in shown.items()]

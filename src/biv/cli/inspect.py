@@ -7,10 +7,9 @@ import importlib.util
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from biv.cli import owndata
-from biv.cli.parsing import add_command
+from biv._utils.command_line import describe_command
+from biv.cli import _table_options
 
 EXAMPLES = """examples:
   biv inspect data.csv --target y --target-std y_err         text, and a picture beside it
@@ -24,19 +23,17 @@ buys, which rows to look at, and the ε that suits. For the last, a small ensemb
 PICTURE = "biv-inspect"
 
 
-def add_to(commands: Any) -> None:
-    """Add this command to the parser's."""
-    parser = add_command(
-        commands,
-        "inspect",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    describe_command(
+        parser,
         call,
-        brief="the error bars of a table, before anything is trained on them",
         description=__doc__,
         examples=EXAMPLES,
         page="command",
     )
-    owndata.add_files(parser)
-    owndata.add_columns(parser, error_bars=True)
+    _table_options.add_files(parser)
+    _table_options.add_columns(parser, error_bars=True)
     picture = parser.add_mutually_exclusive_group()
     picture.add_argument(
         "--picture",
@@ -44,26 +41,27 @@ def add_to(commands: Any) -> None:
         help="where to (PNG, SVG, PDF; default: biv-inspect.png, or the next free name)",
     )
     picture.add_argument("--no-picture", action="store_true", help="text alone")
-    owndata.add_usual(parser)
+    _table_options.add_usual(parser)
 
 
 def call(options: argparse.Namespace) -> int:
     """Read, look, say and draw."""
     path = None if options.no_picture else _picture_path(options)
-    table = owndata.read(options)
-    from biv.owndata import inspect
+    table = _table_options.read(options)
     from biv.report import inspection as report
+    from biv.report.matplotlib_figures import save_figure
+    from biv.workflows import inspect
 
     seen = inspect(table, seed=options.seed, progress=sys.stderr.isatty())
 
     def write(to: Path) -> None:
-        report.save(report.draw(seen), to, replace=options.force)
+        save_figure(report.draw(seen), to, dpi=150, replace=options.force)
 
     choose = partial(_free_path, options) if options.picture is None else None
-    written = owndata.written(path, write, "the text is complete", choose)
+    written = _table_options.written(path, write, "the text is complete", choose)
     told = seen.told() | {"picture": None if written is None else str(written)}
-    text = f"{owndata.described(table)}.\n\n{report.text(seen)}"
-    owndata.show(options, told, text if written is None else f"{text}\n\n{written}")
+    text = f"{_table_options.described(table)}.\n\n{report.text(seen)}"
+    _table_options.show(options, told, text if written is None else f"{text}\n\n{written}")
     return 0 if (written is None) == (path is None) else 1
 
 
@@ -72,10 +70,10 @@ def _picture_path(options: argparse.Namespace) -> Path:
         raise ValueError("the picture needs matplotlib: pip install matplotlib, or --no-picture")
     if options.picture is None:
         return _free_path(options)
-    return owndata.checked_path(
+    return _table_options.checked_path(
         Path(options.picture), "--picture", (".png", ".svg", ".pdf"), options.force
     )
 
 
 def _free_path(options: argparse.Namespace) -> Path:
-    return owndata.free_path(PICTURE, ".png", force=options.force)
+    return _table_options.free_path(PICTURE, ".png", force=options.force)

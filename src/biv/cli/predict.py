@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from biv._checks import shortened
-from biv._progress import progress_bar
-from biv.cli import owndata
-from biv.cli.parsing import add_command
-from biv.datasets.tablefiles import Files
+from biv._utils.command_line import describe_command
+from biv._utils.messages import shortened
+from biv.cli import _table_options
 
 EXAMPLES = """examples:
   biv predict biv-model new.csv                      writes predictions.csv
@@ -25,19 +22,17 @@ output is complete or not there.
 """
 
 
-def add_to(commands: Any) -> None:
-    """Add this command to the parser's."""
-    parser = add_command(
-        commands,
-        "predict",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    describe_command(
+        parser,
         call,
-        brief="predictions and their standard deviations, added to a table",
         description=__doc__,
         examples=EXAMPLES,
         page="command",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a folder of `biv train`")
-    owndata.add_files(parser)
+    _table_options.add_files(parser)
     parser.add_argument(
         "-o",
         "--out",
@@ -49,13 +44,15 @@ def add_to(commands: Any) -> None:
         default="prediction",
         help="of the new column; the other has _std appended (default: prediction)",
     )
-    owndata.add_usual(parser, seed=False)
+    _table_options.add_usual(parser, seed=False)
 
 
 def call(options: argparse.Namespace) -> int:
     """Read a part, predict it, write it."""
-    owndata.require_libraries()
-    from biv.owndata import ModelFolder, write_predictions
+    _table_options.require_libraries()
+    from biv._utils.progress import progress_bar
+    from biv.tables.files import Files
+    from biv.workflows import ModelFolder, write_predictions
 
     folder = ModelFolder.read(options.model, for_report=False)
     files = Files(options.files)
@@ -75,7 +72,7 @@ def call(options: argparse.Namespace) -> int:
         )
     columns = [options.name, f"{options.name}_std"]
     told = {"out": str(out), "rows": rows, "columns": columns}
-    owndata.show(
+    _table_options.show(
         options,
         told,
         f"{rows:,} rows, with {shortened(columns[0])} and {shortened(columns[1])}.\n{out}",
@@ -85,4 +82,6 @@ def call(options: argparse.Namespace) -> int:
 
 def _note_unseen(counts: Mapping[str, int]) -> None:
     shown = ", ".join(f"{count:,} in {shortened(name)}" for name, count in counts.items())
-    owndata.note(f"categories that training has not seen, as none of those it knows: {shown}")
+    _table_options.note(
+        f"categories that training has not seen, as none of those it knows: {shown}"
+    )

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biv import _checks
-from biv._pages import see
-from biv.cli import experiments, owndata
-from biv.cli.parsing import add_command
-from biv.training.ranks import OtherRankError, Ranks, launched
+from biv._utils.command_line import describe_command
+from biv._utils.messages import format_bytes, format_duration
+from biv._utils.pages import see
+from biv._utils.torchrun import launched
+from biv.cli import _table_options
 
 if TYPE_CHECKING:
-    from biv.owndata import ModelFolder
+    from biv.training.ranks import Ranks
+    from biv.workflows import ModelFolder
 
 STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
 LOSSES = ("biv", "l2", "iv", "cutoff")
@@ -48,20 +49,18 @@ whether they are worth it.
 """
 
 
-def add_to(commands: Any) -> None:
-    """Add this command to the parser's."""
-    parser = add_command(
-        commands,
-        "train",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    describe_command(
+        parser,
         call,
-        brief="a model from a table with error bars",
         description=__doc__,
         examples=EXAMPLES,
         page="command",
         interrupted="the same command goes on where it was",
     )
-    owndata.add_files(parser)
-    owndata.add_columns(parser, error_bars=False)
+    _table_options.add_files(parser)
+    _table_options.add_columns(parser, error_bars=False)
     model = parser.add_argument_group("model")
     model.add_argument(
         "--loss", choices=LOSSES, default="biv", help="how labels are weighed (default: biv)"
@@ -82,7 +81,7 @@ def add_to(commands: Any) -> None:
         help="epochs that gain less than 1 %% in all before it stops (default: 4, of small tables "
         "more)",
     )
-    owndata.add_unknown(model)
+    _table_options.add_unknown(model)
     model.add_argument(
         "--calibrate-variance",
         action="store_true",
@@ -117,8 +116,8 @@ def add_to(commands: Any) -> None:
         metavar="JSON",
         help="what `biv compare --json` printed, for the report",
     )
-    owndata.add_report(parser, "report.html in the folder")
-    owndata.add_usual(parser)
+    _table_options.add_report(parser, "report.html in the folder")
+    _table_options.add_usual(parser)
 
 
 def call(options: argparse.Namespace) -> int:
@@ -129,19 +128,19 @@ def call(options: argparse.Namespace) -> int:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} is for --stream, or for torchrun")
     settings = _settings(options)
-    owndata.require_libraries()
-    from biv.owndata import ModelFolder
-    from biv.owndata.room import require_free
+    _table_options.require_libraries()
+    from biv.workflows import ModelFolder
+    from biv.workflows.room import require_free
 
     require_free(options.out, force=options.force)
     page, comparison = _for_report(options)
-    table = owndata.read(options)
+    table = _table_options.read(options)
     if not options.json:
-        print(f"{owndata.described(table)}.", flush=True)
+        print(f"{_table_options.described(table)}.", flush=True)
     if table.variance is None:
-        owndata.note_no_error_bars(table.target, table.schema.names)
-    owndata.note_zeros(table)
-    with owndata.noted_warnings():
+        _table_options.note_no_error_bars(table.target, table.schema.names)
+    _table_options.note_zeros(table)
+    with _table_options.noted_warnings():
         folder = ModelFolder.train(
             options.out,
             table,
@@ -155,13 +154,13 @@ def call(options: argparse.Namespace) -> int:
 
 def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, Any] | None]:
     """Where the report goes, if to anywhere, and the comparison that it is to have."""
-    from biv.owndata.room import REPORT
-    from biv.owndata.schemas import read_comparison
+    from biv.workflows.room import REPORT
+    from biv.workflows.schemas import read_comparison
 
     comparison = None
     if options.comparison is not None:
         comparison = read_comparison(options.comparison, options.target)
-    return owndata.report_path(options, options.out / REPORT, made=options.out), comparison
+    return _table_options.report_path(options, options.out / REPORT, made=options.out), comparison
 
 
 def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> int:
@@ -169,22 +168,24 @@ def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -
     out = shlex.quote(str(options.out))
 
     def write(path: Path) -> None:
-        from biv.report import ownpage
+        from biv.report import model_page
 
-        ownpage.of_model(folder, out).write(path)
+        model_page.of_model(folder, out).write(path)
 
     again = f"biv report {out} --out {shlex.quote(str(page))}"
-    report = owndata.written(
+    report = _table_options.written(
         page, write, f"the model in {options.out} is complete, and `{again}` writes its report"
     )
     told = {"model": str(options.out), "report": None if report is None else str(report)}
     lines = [_text(folder.about), str(options.out), *([] if report is None else [str(report)])]
-    owndata.show(options, told | dict(folder.about), "\n".join(lines))
+    _table_options.show(options, told | dict(folder.about), "\n".join(lines))
     return 0 if report == page else 1
 
 
 def _call_streamed(options: argparse.Namespace) -> int:
     """Of every process that takes part: read, fit; the first writes and speaks."""
+    from biv.training.ranks import OtherRankError, Ranks
+
     with Ranks.joined() as ranks:
         try:
             ranks.together(lambda: _require_streamed(options))
@@ -194,9 +195,11 @@ def _call_streamed(options: argparse.Namespace) -> int:
 
 
 def _require_streamed(options: argparse.Namespace) -> None:
-    owndata.require_libraries()
+    _table_options.require_libraries()
+    from biv._utils import validation
+
     if options.jobs != -1:
-        _checks.integer("--jobs", options.jobs, at_least=1)
+        validation.integer("--jobs", options.jobs, at_least=1)
     if options.members not in (None, 1):
         raise ValueError(f"--members must be 1 of a stream; found {options.members}")
     if options.calibrate_variance:
@@ -205,29 +208,29 @@ def _require_streamed(options: argparse.Namespace) -> None:
         raise ValueError("--unknown-variance estimate is not for a stream; median is")
     for name in ("batch_size", "shards", "max_epochs", "patience"):
         if getattr(options, name) is not None:
-            _checks.integer(f"--{name.replace('_', '-')}", getattr(options, name), at_least=1)
+            validation.integer(f"--{name.replace('_', '-')}", getattr(options, name), at_least=1)
     if options.learning_rate is not None:
-        _checks.real_number("--learning-rate", options.learning_rate, _checks.POSITIVE)
+        validation.real_number("--learning-rate", options.learning_rate, validation.POSITIVE)
     if options.checkpoint_seconds is not None:
-        _checks.real_number(
-            "--checkpoint-seconds", options.checkpoint_seconds, _checks.NON_NEGATIVE
+        validation.real_number(
+            "--checkpoint-seconds", options.checkpoint_seconds, validation.NON_NEGATIVE
         )
     _epsilon(options)
 
 
 def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
-    from biv.owndata.streaming import StreamSettings, train_streamed
+    from biv.workflows.streamed import StreamSettings, train_streamed
 
     def say(text: str) -> None:
         if not options.json:
             print(text, flush=True)
 
     page, comparison = ranks.from_first(lambda: _for_report(options))
-    with owndata.noted_warnings():
+    with _table_options.noted_warnings():
         folder = train_streamed(
             options.out,
             options.files,
-            owndata.target(options),
+            _table_options.target(options),
             StreamSettings(
                 loss=options.loss,
                 epsilon=_epsilon(options),
@@ -256,13 +259,15 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
         )
     if folder is not None:
         if not folder.target.error_bars:
-            owndata.note_no_error_bars(folder.target, folder.schema.names)
+            _table_options.note_no_error_bars(folder.target, folder.schema.names)
         return _show(options, folder, page)
     return 0
 
 
 def _epsilon(options: argparse.Namespace) -> Any:
     """What argparse cannot judge of ε, and of other settings of a loss."""
+    from biv._utils import validation
+
     try:
         epsilon: Any = options.epsilon if options.epsilon == "auto" else float(options.epsilon)
     except ValueError:
@@ -273,15 +278,17 @@ def _epsilon(options: argparse.Namespace) -> Any:
         if getattr(options, name) not in ("auto", None) and options.loss != loss:
             raise ValueError(f"--{name} is of --loss {loss}; found it with {options.loss}")
     if epsilon != "auto":
-        _checks.real_number("--epsilon", epsilon, _checks.NON_NEGATIVE)
+        validation.real_number("--epsilon", epsilon, validation.NON_NEGATIVE)
     return epsilon
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Of the estimator; what argparse cannot judge is judged here, before a long reading."""
+    from biv._utils import validation
+
     epsilon = _epsilon(options)
     members = 16 if options.members is None else options.members
-    _checks.integer("--members", members, at_least=2)
+    validation.integer("--members", members, at_least=2)
     folds = next(k for k in (8, 7, 6, 5, 4, 3, 2, members) if members % k == 0)
     return {
         "loss": options.loss,
@@ -289,10 +296,10 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "threshold": options.threshold,
         "members": members,
         "folds": folds,
-        "max_epochs": _checks.integer("--max-epochs", options.max_epochs, at_least=1),
+        "max_epochs": validation.integer("--max-epochs", options.max_epochs, at_least=1),
         "patience": None
         if options.patience is None
-        else _checks.integer("--patience", options.patience, at_least=1),
+        else validation.integer("--patience", options.patience, at_least=1),
         "unknown_variance": options.unknown_variance,
         "calibrate_variance": options.calibrate_variance,
         "n_jobs": options.jobs,
@@ -303,7 +310,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _text(about: Any) -> str:
     """What came out, in a few lines."""
-    from biv.findings import VOIDING
+    from biv.estimator.findings import VOIDING
     from biv.report.inspection import WIDTH, r2_in_words
     from biv.report.trained import caveats
 
@@ -342,7 +349,7 @@ def _text(about: Any) -> str:
             lines.append(f"  σ² was multiplied by        {result['variance_factor']:.2f}")
     lines += [] if void else said
     lines.append(
-        f"{experiments.in_words(about['seconds'])}, "
-        f"{owndata.in_bytes(about['peak_memory_bytes'])} of memory at the most."
+        f"{format_duration(about['seconds'])}, "
+        f"{format_bytes(about['peak_memory_bytes'])} of memory at the most."
     )
     return "\n".join(lines)

@@ -8,8 +8,8 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from biv.datasets.dataset import Dataset
-from biv.datasets.files import Table
+from biv.datasets.download import Table
+from biv.tables.dataset import Dataset
 
 ALPHABET = "*ACDEFGHIKLMNPQRSTVWY"  # a stop, and the twenty amino acids
 LENGTH = 42

@@ -8,8 +8,8 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from biv.datasets.dataset import Dataset
-from biv.datasets.files import RemoteFile, Table, find
+from biv.datasets.download import RemoteFile, Table, find
+from biv.tables.dataset import Dataset
 
 DAYS = 731  # 2011 and 2012; NOTE[DIFF] 12: the date's angle runs twice around over all of them
 FIRST_DAY = date(2011, 1, 1).toordinal()

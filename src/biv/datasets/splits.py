@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv import _checks
+from biv._utils import validation
 
 Rows = npt.NDArray[np.intp]
 
@@ -49,13 +49,13 @@ def split_rows(rows: int, *, train: int, test: int, generator: np.random.Generat
         >>> len(split.train), len(split.test), len(set(split.train) & set(split.test))
         (6, 3, 0)
     """
-    available = _checks.integer("rows", rows, at_least=0)
-    first = _checks.integer("train", train, at_least=1)
-    second = _checks.integer("test", test, at_least=0)
+    available = validation.integer("rows", rows, at_least=0)
+    first = validation.integer("train", train, at_least=1)
+    second = validation.integer("test", test, at_least=0)
     if first + second > available:
         raise ValueError(
             f"train + test must be at most the number of rows, {available}; "
             f"found {first} + {second} = {first + second}"
         )
-    order: npt.NDArray[Any] = _checks.generator(generator).permutation(available)
+    order: npt.NDArray[Any] = validation.generator(generator).permutation(available)
     return Split(order[second : second + first], order[:second])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from biv._pages import helps_with
-from biv.datasets.files import cache_dir
-from biv.datasets.imagefiles import ARCHIVES
-from biv.datasets.images import CHANNELS, ImageDataset, decode, warn_of
+from biv._utils.cache import cache_dir
+from biv._utils.pages import helps_with
+from biv.images.archive import ARCHIVES
+from biv.images.dataset import CHANNELS, ImageDataset, decode, warn_of
 
 SOURCE = "UTKFace, aligned and cropped (Zhang, Song and Qi, CVPR 2017)"
 LICENCE = "non-commercial research only; the images belong to their owners"
@@ -29,7 +29,7 @@ def load_utkface(
 
     It may not be shipped nor downloaded for you: ask its authors for it, or find it where they have
     put it, under their licence. The crops are decoded once, to a cache that is mapped to memory
-    (see ``biv.datasets.images``, which also has the rule by which files are left out), and
+    (see ``biv.images.dataset``, which also has the rule by which files are left out), and
     opened at once from then on. Files that repeat another's bytes are left out; so are files
     without an age, 0 to 130, at the beginning of their name.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from biv import _checks
-from biv._pages import helps_with
+from biv._utils import validation
+from biv._utils.pages import helps_with
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Periodic:
     def __post_init__(self) -> None:
         given: object = self.columns
         if not isinstance(given, Iterable):
-            found = _checks.describe(given)
+            found = validation.describe(given)
             raise TypeError(f"columns must be a tuple of integers; found {found}")
-        columns = tuple(_checks.integer("columns", column, at_least=0) for column in given)
+        columns = tuple(validation.integer("columns", column, at_least=0) for column in given)
         object.__setattr__(self, "columns", columns)
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns must name each column to embed once; found {self.columns!r}")
         for name in ("frequencies", "width"):
-            _checks.integer(name, getattr(self, name), at_least=1)
-        _checks.real_number("scale", self.scale, _checks.POSITIVE)
+            validation.integer(name, getattr(self, name), at_least=1)
+        validation.real_number("scale", self.scale, validation.POSITIVE)
 
 
 class PeriodicEmbedding(nn.Module):

@@ -9,8 +9,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from biv import _checks
-from biv._pages import helps_with
+from biv._utils import validation
+from biv._utils.pages import helps_with
 from biv.models.embeddings import Periodic, PeriodicEmbedding
 
 PAPER_WIDTHS = (100, 50, 20, 10)
@@ -44,14 +44,14 @@ class MLP:
 
     @helps_with("networks")
     def __post_init__(self) -> None:
-        _checks.integer("features", self.features, at_least=1)
-        _checks.integer("outputs", self.outputs, at_least=1)
+        validation.integer("features", self.features, at_least=1)
+        validation.integer("outputs", self.outputs, at_least=1)
         periodic: object = self.periodic
         if not (periodic is None or isinstance(periodic, Periodic)):
-            found = _checks.describe(periodic)
+            found = validation.describe(periodic)
             raise TypeError(f"periodic must be a Periodic or None; found {found}")
         for width in self.widths:
-            _checks.integer("widths", width, at_least=1)
+            validation.integer("widths", width, at_least=1)
 
     @property
     def inputs(self) -> int:

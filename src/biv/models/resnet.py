@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from biv import _checks
+from biv._utils import validation
 from biv.models.mlp import linear
 
 STEM = 64  # channels after the first convolution
@@ -24,7 +24,7 @@ class ResNet18:
     torchvision's, and so are state dicts, but for the statistics of the pixels.
 
     Attributes:
-        mean: Of each channel; see :meth:`biv.datasets.Pixels.fit`.
+        mean: Of each channel; see :meth:`biv.images.Pixels.fit`.
         std: Of each channel.
         outputs: Columns of y.
 
@@ -41,16 +41,16 @@ class ResNet18:
     outputs: int = 1
 
     def __post_init__(self) -> None:
-        _checks.integer("outputs", self.outputs, at_least=1)
+        validation.integer("outputs", self.outputs, at_least=1)
         if len(self.mean) != len(self.std) or not self.mean:
             raise ValueError(
                 "mean and std must have one number a channel; found "
                 f"{len(self.mean)} and {len(self.std)}"
             )
         for value in self.mean:
-            _checks.real_number("mean", value, _checks.FINITE)
+            validation.real_number("mean", value, validation.FINITE)
         for value in self.std:
-            _checks.real_number("std", value, _checks.POSITIVE)
+            validation.real_number("std", value, validation.POSITIVE)
 
     def __call__(self, generator: torch.Generator) -> nn.Module:
         """A network of this kind, its parameters drawn from `generator`, channels last."""
@@ -76,7 +76,7 @@ class Standardise(nn.Module):
     The first layer of a network that is given images as they are stored.
 
     Args:
-        mean: Of each channel; see :meth:`biv.datasets.Pixels.fit`.
+        mean: Of each channel; see :meth:`biv.images.Pixels.fit`.
         std: Of each channel.
 
     Example:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from biv._pages import named
+from biv._utils.pages import named
 from biv.models.embeddings import PeriodicEmbedding
 
 if TYPE_CHECKING:

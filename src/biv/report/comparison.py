@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from biv.findings import SILENT
-from biv.owndata import Comparison
+from biv.estimator.findings import SILENT
 from biv.report.markdown import aligned
+from biv.workflows import Comparison
 
 WIDTH = 100
 

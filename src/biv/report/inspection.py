@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biv._files import write_atomically
-from biv.findings import SILENT
-from biv.owndata import Inspection
-from biv.owndata.evidence import binned_residuals, weight_shares
-from biv.report.figures import STYLE
+from biv.estimator.findings import SILENT
+from biv.report.matplotlib_figures import STYLE
+from biv.workflows import Inspection
+from biv.workflows.evidence import binned_residuals, weight_shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,19 +194,3 @@ def _residuals(axes: Axes, seen: Inspection) -> None:
         ylabel="mean squared residual of rows left out",
     )
     axes.legend(frameon=False)
-
-
-def save(figure: Figure, path: Path, *, replace: bool = True) -> None:
-    """The whole file or none, in the form that its name says.
-
-    See :func:`biv._files.write_atomically`.
-    """
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    form = path.suffix[1:].lower()
-    with mpl.rc_context(STYLE):
-        figure.savefig(
-            buffer, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None
-        )
-    write_atomically(path, buffer.getvalue(), replace=replace)

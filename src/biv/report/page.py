@@ -19,7 +19,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from biv._files import write_atomically
+from biv._utils.atomic_files import write_atomically
 from biv.report.charts import Chart
 
 NAME_LENGTH = 80  # characters of a name that a page shows at once
@@ -341,7 +341,7 @@ class Page:
         )
 
     def write(self, path: Path, *, replace: bool = True) -> Path:
-        """The whole file or none; see :func:`biv._files.write_atomically`."""
+        """The whole file or none; see :func:`biv._utils.atomic_files.write_atomically`."""
         write_atomically(path, self.html().encode("utf-8", errors="replace"), replace=replace)
         return path
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from biv.findings import VOIDING
-from biv.owndata.relation import RELATED
+from biv.estimator.findings import VOIDING
 from biv.report.inspection import disagreement
+from biv.workflows.relation import RELATED
 
 VOID = "The scores rest on these error bars: until this is resolved, they mean nothing."
 

@@ -2,7 +2,7 @@
 
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import Compute
-from biv.training.crossfit import CrossFit, cross_fit
+from biv.training.cross_fitting import CrossFit, cross_fit
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.history import History, smoothed
 from biv.training.loop import predict_module

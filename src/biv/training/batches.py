@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from biv import weights
+from biv.losses import weights
+from biv.losses._reduction import NEUTRAL_PRED, NEUTRAL_TARGET, Base, Labels, Recipe, elementwise
+from biv.losses._weighting import Scope
 from biv.models.stacked import aligned
-from biv.sums import NEUTRAL_PRED, NEUTRAL_TARGET, Base, Labels, Recipe, elementwise
 from biv.training.data import Member, Schedule, Triplets
-from biv.weightings import Scope
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from biv._files import NO_SPACE, WriteError, write_atomically
-from biv._warnings import warn
+from biv._utils.atomic_files import NO_SPACE, WriteError, write_atomically
+from biv._utils.warnings import warn
 from biv.training.data import Member, Schedule, Triplets
 
 FORMAT = "biv checkpoint 2"

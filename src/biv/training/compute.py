@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from biv import _checks
+from biv._utils import validation
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Compute:
 
     def __post_init__(self) -> None:
         if self.micro_batch is not None:
-            _checks.integer("micro_batch", self.micro_batch, at_least=1)
+            validation.integer("micro_batch", self.micro_batch, at_least=1)
         try:
             place = torch.device(self.device or "cpu")
             if place.type == "cuda" and not torch.cuda.is_available():

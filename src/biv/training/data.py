@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from biv import _checks
-from biv._pages import helps_with
-from biv.modules import BIVLoss, VarianceLoss
+from biv._utils import validation
+from biv._utils.pages import helps_with
+from biv.losses.modules import BIVLoss, VarianceLoss
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 
@@ -58,7 +58,7 @@ class Triplets:
                     f"{name} must have one row a row of x, {len(x)}; found {tuple(column.shape)}"
                 )
             if name != "y":
-                column = _checks.expanded(name, column, "y", self.y)
+                column = validation.expanded(name, column, "y", self.y)
             object.__setattr__(self, name, column)
 
     def __len__(self) -> int:
@@ -100,20 +100,20 @@ def as_features(value: Any) -> Tensor:
             "x must have shape (rows, features), or of images (rows, channels, height, width); "
             f"found {tuple(x.shape)}"
         )
-    _checks.all_elements("x", x, x.isfinite(), "finite")
+    validation.all_elements("x", x, x.isfinite(), "finite")
     return x
 
 
 def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     """A tensor as it is, if it can be computed with; anything else as a copy in `dtype`."""
     if isinstance(value, Tensor):
-        _checks.constant(name, _checks.floating_tensor(name, value))
+        validation.constant(name, validation.floating_tensor(name, value))
         if value.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{name} must be float32 or float64; found {value.dtype}")
         return value
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold numbers; found {_checks.describe(value)}")
+        raise TypeError(f"{name} must hold numbers; found {validation.describe(value)}")
     array = np.array(array, dtype=np.float64)
     return torch.tensor(array, dtype=dtype)
 
@@ -127,7 +127,7 @@ class Member:
         rows: Which of these, by their numbers, int64; None for all. Members that share `train` and
             differ in `rows` share it in memory.
         test: Rows with clean labels to be scored on, by the mean squared error; or None.
-        loss: Of :mod:`biv.modules`, local. ε and cutoffs in the units of the variances.
+        loss: Of :mod:`biv.losses.modules`, local. ε and cutoffs in the units of the variances.
         learning_rate: Of the optimiser.
         seed: Of the network's first parameters.
         order_seed: Of the order of the rows; None is `seed`.
@@ -155,12 +155,14 @@ class Member:
     def __post_init__(self) -> None:
         for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
             if not isinstance(getattr(self, name), kind):
-                found = _checks.describe(getattr(self, name))
+                found = validation.describe(getattr(self, name))
                 raise TypeError(f"{name} must be of {kind.__name__}; found {found}")
-        rate = float(_checks.real_number("learning_rate", self.learning_rate, _checks.POSITIVE))
+        rate = float(
+            validation.real_number("learning_rate", self.learning_rate, validation.POSITIVE)
+        )
         object.__setattr__(self, "learning_rate", rate)
         for name, seed in zip(("seed", "order_seed"), self.seeds, strict=True):
-            _checks.integer(name, seed, at_least=0)
+            validation.integer(name, seed, at_least=0)
         if self.loss.process_group is not None:
             raise ValueError("the loss of a member must be local: process_group must be None")
         if self.test is not None:
@@ -187,9 +189,9 @@ class Member:
 
     def _check_rows(self, rows: object) -> None:
         if not isinstance(rows, Tensor) or rows.dtype != torch.int64 or rows.ndim != 1:
-            raise TypeError(f"rows must be a column of int64; found {_checks.describe(rows)}")
+            raise TypeError(f"rows must be a column of int64; found {validation.describe(rows)}")
         last = len(self.train) - 1
-        _checks.all_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
+        validation.all_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
 
     def _check_test(self, test: Triplets) -> None:
         if test.x.dtype != self.train.x.dtype or test.x.shape[1:] != self.train.x.shape[1:]:
@@ -207,7 +209,7 @@ class Member:
                 f"the test rows must be one at least, of {self.train.y.shape[1]} labels each; "
                 f"found y of shape {tuple(test.y.shape)}"
             )
-        _checks.all_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
+        validation.all_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
 
     def _label(self) -> str:
         return f"member {self.name!r}: " if self.name else ""
@@ -267,18 +269,18 @@ class Schedule:
 
     @helps_with("networks")
     def __post_init__(self) -> None:
-        _checks.integer("epochs", self.epochs, at_least=0)
-        _checks.integer("batch_size", self.batch_size, at_least=1)
+        validation.integer("epochs", self.epochs, at_least=0)
+        validation.integer("batch_size", self.batch_size, at_least=1)
         for name in ("epoch_rows", "test_every"):
             if getattr(self, name) is not None:
-                _checks.integer(name, getattr(self, name), at_least=1)
+                validation.integer(name, getattr(self, name), at_least=1)
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(repr(name) for name in OPTIMIZERS)
             raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
-        _checks.real_number("weight_decay", self.weight_decay, _checks.NON_NEGATIVE)
-        _checks.real_number("momentum", self.momentum, _checks.Range(0.0, limit=1.0))
+        validation.real_number("weight_decay", self.weight_decay, validation.NON_NEGATIVE)
+        validation.real_number("momentum", self.momentum, validation.Range(0.0, limit=1.0))
         if self.averaging is not None:
-            _checks.real_number("averaging", self.averaging, _checks.NON_NEGATIVE)
+            validation.real_number("averaging", self.averaging, validation.NON_NEGATIVE)
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is for 'sgd'; found it with {self.optimizer!r}")
 

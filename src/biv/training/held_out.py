@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from biv import metrics, weights
-from biv._pages import named
-from biv._warnings import warn
+from biv import metrics
+from biv._utils.pages import named
+from biv._utils.warnings import warn
+from biv.losses import weights
 
 EPSILON_FRACTION = 0.1  # ε of the score, relative to the label variance
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from biv import _checks
+from biv._utils import validation
 
 Curve = npt.NDArray[np.float64]
 
@@ -86,7 +86,7 @@ def smoothed(curve: npt.NDArray[Any], window: int = SMOOTHING) -> Curve:
         >>> smoothed(np.array([1.0, 2.0, 3.0, 4.0]), window=2)
         array([1.5, 2.5, 3.5])
     """
-    _checks.integer("window", window, at_least=1)
+    validation.integer("window", window, at_least=1)
     if curve.shape[-1] < window:
         return np.empty((*curve.shape[:-1], 0))
     windows = np.lib.stride_tricks.sliding_window_view(curve, window, axis=-1)

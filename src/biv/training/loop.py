@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from biv import _checks
+from biv._utils import validation
+from biv.losses.weights import effective_batch_size
 from biv.training.checkpoint import fingerprint, require_like, require_room, require_same
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule, as_features
 from biv.training.history import History
-from biv.weights import effective_batch_size
 
 NEVER = np.arange(0)
 
@@ -38,7 +38,7 @@ class Loop:
         self, model: nn.Module, member: Member, schedule: Schedule, compute: Compute = PLAIN
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be an nn.Module; found {_checks.describe(model)}")
+            raise TypeError(f"model must be an nn.Module; found {validation.describe(model)}")
         self.model, self.member = model.to(compute.place), member
         if len(member) % schedule.batch_size == 1 and len(member) > 1 and _looks_at_batches(model):
             schedule = replace(schedule, drop_last=True)  # no statistics can be taken of one row
@@ -225,7 +225,7 @@ def predict_module(
         torch.Size([1000, 1])
     """
     rows = as_features(x)
-    size = _checks.integer("batch_size", batch_size, at_least=1)
+    size = validation.integer("batch_size", batch_size, at_least=1)
     training = model.training
     model.to(compute.place).eval()
     try:

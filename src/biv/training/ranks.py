@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from biv._utils.torchrun import launched
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -123,8 +125,3 @@ class Ranks:
         """For all to be here."""
         if self.group is not None:
             dist.barrier(self.group)
-
-
-def launched() -> bool:
-    """Whether this process is one of ``torchrun``'s."""
-    return dist.is_available() and dist.is_torchelastic_launched()

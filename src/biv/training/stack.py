@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from biv import _checks
-from biv._pages import named
+from biv._utils import validation
+from biv._utils.pages import named
 from biv.models.stacked import Stacked
 from biv.training import testing
 from biv.training.batches import Batch, Batches
@@ -65,7 +65,7 @@ class Stack:
         if isinstance(model, nn.Module) or not callable(model):
             raise TypeError(
                 "model must make a network from a torch.Generator, as MLP(features=19) does; found "
-                f"{_checks.describe(model)}: wrap it in a function, or use train_reference{HELP}"
+                f"{validation.describe(model)}: wrap it in a function, or use train_reference{HELP}"
             )
         modules = [model(m.generators()[0]) for m in self._placed]
         self._stacked = Stacked(modules, dtype=self._batches.pool.dtype)
@@ -98,7 +98,7 @@ class Stack:
             counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
             self._optimizer.state[parameter].update(counted | own)
         self._blocks = testing.blocks(slice(0, len(self._placed)))
-        self.threads = _checks.integer("threads", threads, at_least=1)
+        self.threads = validation.integer("threads", threads, at_least=1)
         self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
         self._frozen_at: list[int | None] = [None] * len(self._placed)
         self._curves: dict[str, list[list[float]]] = {

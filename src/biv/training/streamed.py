@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from biv import metrics
-from biv._progress import progress_bar
-from biv.datasets.stream import Batch
-from biv.modules import VarianceLoss
+from biv._utils.progress import progress_bar
+from biv.losses.modules import VarianceLoss
+from biv.tables.stream import Batch
 from biv.training.checkpoint import CheckpointFile, load_checkpoint
-from biv.training.crossfit import CHUNK, Choice, DivergedError
+from biv.training.cross_fitting import CHUNK, Choice, DivergedError
 from biv.training.data import Schedule
 from biv.training.held_out import HeldOutScore
 from biv.training.loop import Average, all_finite
@@ -34,7 +34,7 @@ PULSE = 64  # steps between two looks at what all ranks must agree on
 
 
 class Batches(Protocol):
-    """Where batches come from: :class:`biv.datasets.stream.Stream`, or a table in memory."""
+    """Where batches come from: :class:`biv.tables.stream.Stream`, or a table in memory."""
 
     @property
     def steps_per_epoch(self) -> int:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from biv import _checks, _json
-from biv._pages import named
-from biv._progress import progress_bar
-from biv._warnings import warn
+from biv._utils import typed_json, validation
+from biv._utils.pages import named
+from biv._utils.progress import progress_bar
+from biv._utils.warnings import warn
 from biv.training.checkpoint import CheckpointFile, load_checkpoint
 from biv.training.compute import HERE, PLAIN, Compute
 from biv.training.data import Member, Schedule
@@ -75,10 +75,10 @@ def train_stack(
         >>> bool((abs(biv.history.train_loss - l2.history.train_loss) < 1e-5).all())
         True
     """
-    _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
+    validation.real_number("checkpoint_seconds", checkpoint_seconds, validation.NON_NEGATIVE)
     if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
         raise TypeError(
-            f"members must be a list of Member; found {_checks.describe(members)}"
+            f"members must be a list of Member; found {validation.describe(members)}"
             f"{named('networks')}"
         )
     stack = Stack(model, members, schedule)
@@ -132,7 +132,7 @@ def train_module(
         >>> train_module(network, member, Schedule(epochs=1, batch_size=4)).train_loss.shape
         (2,)
     """
-    _checks.real_number("checkpoint_seconds", checkpoint_seconds, _checks.NON_NEGATIVE)
+    validation.real_number("checkpoint_seconds", checkpoint_seconds, validation.NON_NEGATIVE)
     loop = Loop(model, member, schedule, compute)
     _warn_of_scale(member)
     history = _looped(loop, checkpoint, checkpoint_seconds, progress=progress)
@@ -152,7 +152,7 @@ def _warn_of_scale(member: Member) -> None:
         warn(
             f"the labels have a variance of {spread:g}. Networks learn best from labels of unit "
             "variance, and a number given for ε is in the units of the variances: scale both with "
-            "biv.datasets.LabelScaler"
+            "biv.preprocessing.LabelScaler"
         )
 
 
@@ -244,6 +244,6 @@ def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | Non
         raise ValueError(
             f"{path} is not a complete checkpoint: it lacks {error}. Move it away to start anew"
         ) from error
-    except _json.FAILURES as error:
+    except typed_json.FAILURES as error:
         raise ValueError(f"{path}: {error}. Move it away to start anew") from error
     return state if training.step else None

@@ -1,0 +1,54 @@
+"""Text for messages: values, names, durations and sizes, each of bounded length."""
+
+from __future__ import annotations
+
+import reprlib
+import shlex
+
+SHOWN = 80  # characters of a value in a message
+
+
+def shortened(value: object) -> str:
+    """Return the repr of a value for a message, in which a long one is cut.
+
+    Example:
+        >>> shortened("x" * 1000)
+        "'xxxxxxxxxxxxxxxxxxxx'... (1,000 characters)"
+    """
+    if not isinstance(value, str):
+        return reprlib.repr(value)
+    if len(value) <= SHOWN:
+        return repr(value)
+    return f"{value[: SHOWN // 4]!r}... ({len(value):,} characters)"
+
+
+def in_shell(name: str) -> str:
+    """Return a name as a shell takes it, for a command in a message; "NAME" for a long one.
+
+    Example:
+        >>> in_shell("two words"), in_shell("x" * 1000)
+        ("'two words'", 'NAME')
+    """
+    return shlex.quote(name) if len(name) <= SHOWN else "NAME"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration for people.
+
+    Example:
+        >>> format_duration(12.3), format_duration(90), format_duration(7200)
+        ('12 s', '1.5 min', '2.0 h')
+    """
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def format_bytes(count: float | None) -> str:
+    """Return an amount of memory for people.
+
+    Example:
+        >>> format_bytes(1.5e9), format_bytes(None)
+        ('1.50 GB', 'an unknown amount')
+    """
+    return "an unknown amount" if count is None else f"{count / 1e9:.2f} GB"

@@ -1,0 +1,78 @@
+"""A fitted model in one file: tensors and JSON (safetensors). Reading one runs none of its code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from biv._utils import typed_json
+from biv._utils.atomic_files import write_atomically
+
+FORMAT = "biv model 1"
+
+
+def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+    """Write tensors and what is told of them; until the file is complete, the one before it stays.
+
+    Raises:
+        TypeError: Something in `content` has no form in JSON.
+    """
+    from safetensors.torch import save
+
+    text = json.dumps(content, allow_nan=False)
+    # Copies, since tied weights are one tensor under two names.
+    whole = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    told = {"format": FORMAT, "content": text, "sha256": _digest(whole, text)}
+    write_atomically(Path(path), save(whole, metadata=told))
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    """Against accidents: who means harm can write another."""
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """The same in what JSON has: tuples as lists, and None for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: plain(own) for name, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(own) for own in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What :func:`write` was given.
+
+    Raises:
+        ValueError: The file is no model, is damaged, or is of another version.
+        FileNotFoundError: It is not there.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} is not a file")
+    with typed_json.damaged(path, "is not a model, or is damaged"):
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                told = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error
+        typed_json.require_format(path, told.get("format"), FORMAT)
+        text = told.get("content", "")
+        if told.get("sha256") != _digest(tensors, text):
+            raise ValueError("its checksum does not match")
+        return tensors, typed_json.parse(path, text, dict[str, Any])

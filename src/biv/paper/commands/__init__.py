@@ -1,0 +1,1 @@
+"""The commands of the paper: `biv reproduce` and `biv claims`."""

@@ -1,0 +1,1 @@
+"""Where stacks of runs are trained: processes of this machine, Dask or Ray."""

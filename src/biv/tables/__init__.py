@@ -1,0 +1,6 @@
+"""Tables with a label column and its error bars: files, columns, targets."""
+
+from biv.tables.dataset import Dataset
+from biv.tables.labelled import LabelledTable, Target, read_table
+
+__all__ = ["Dataset", "LabelledTable", "Target", "read_table"]

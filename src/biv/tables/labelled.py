@@ -1,0 +1,452 @@
+"""A table with labels and error bars, out of files and into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import labels
+from biv._utils import validation
+from biv._utils.arrays import LARGEST
+from biv._utils.messages import in_shell, shortened
+from biv._utils.pages import helps_with, see
+from biv._utils.warnings import warn
+from biv.preprocessing.encoder import FeatureEncoder
+from biv.preprocessing.leakage import ranks
+from biv.tables.dataset import Dataset
+from biv.tables.files import Files, Part, require_pandas
+from biv.tables.schema import Schema
+
+Floats = npt.NDArray[np.float64]
+
+FEWEST_INTERVALS = 20  # that are judged by whether they hold their labels
+MOST_OUTSIDE = 0.1  # share of the labels that may lie outside their intervals
+NEARLY_ALL = 0.95  # share of the intervals that hold 0, where these are distances from the label
+ALONG_WITH_LABELS = 0.25  # rank correlation of labels with the midpoints of their intervals
+ROUNDING = 1e-6  # of a label beyond the end of its interval, relative
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which columns hold the label, its error bar and its importance.
+
+    Attributes:
+        name: Of the label.
+        variance: Of σ².
+        std: Of σ.
+        interval: Of the two ends of a confidence interval.
+        level: Of that interval.
+        weight: Of how much a row matters, whatever its noise.
+
+    Raises:
+        ValueError: More than one kind of error bar is named, or a column twice.
+
+    Example:
+        >>> Target("y", interval=("low", "high"), weight="importance").names
+        ['y', 'low', 'high', 'importance']
+    """
+
+    name: str
+    variance: str | None = None
+    std: str | None = None
+    interval: tuple[str, str] | None = None
+    level: float = 0.95
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [n for n in ("variance", "std", "interval") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise ValueError(
+                "an error bar is a variance, a standard deviation or an interval; found "
+                f"{' and '.join(given)}"
+            )
+        validation.real_number(
+            "level", self.level, validation.Range(0.0, limit=1.0, open_below=True)
+        )
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(
+                f"label, error bar and weight must be different columns; found {self.names}"
+            )
+
+    @property
+    def error_bars(self) -> list[str]:
+        """The columns that hold them, by name; none, one, or the two of an interval."""
+        return [n for n in (self.variance, self.std, *(self.interval or ())) if n is not None]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all these columns."""
+        weight = [] if self.weight is None else [self.weight]
+        return [self.name, *self.error_bars, *weight]
+
+    def labels(self, part: Part) -> Floats:
+        """NaN where there is none."""
+        y = part.numbers(self.name)
+        part.refuse(self.name, np.isinf(y), "finite")
+        return y
+
+    def variances(self, part: Part) -> Floats | None:
+        """σ², NaN where the cell is missing; None if no column has it."""
+        if self.interval is not None:
+            ends = self.ends(part)
+            assert ends is not None
+            known = ~np.isnan(ends).any(axis=1)
+            variance = np.full(len(ends), np.nan)
+            variance[known] = labels.interval(*ends[known].T, level=self.level).variance
+            return variance
+        if not self.error_bars:
+            return None
+        bar = part.numbers(self.error_bars[0])
+        part.refuse(self.error_bars[0], bar < 0, "0 or more, as an error bar is")
+        most = LARGEST**2 if self.std is None else LARGEST
+        wanted = f"at most {most:g}, or inf for a label to ignore"
+        part.refuse(self.error_bars[0], (bar > most) & np.isfinite(bar), wanted)
+        return bar if self.std is None else np.square(bar)
+
+    def refuse_extremes(
+        self, part: Part, y: Floats, variance: Floats | None, weight: Floats | None
+    ) -> None:
+        """Refuse labels whose powers overflow, but for those that count for nothing."""
+        huge = np.abs(y) > LARGEST
+        if variance is not None:
+            huge &= ~np.isinf(variance)
+        if weight is not None:
+            huge &= weight > 0
+        part.refuse(self.name, huge, f"at most {LARGEST:g} in size")
+
+    def ends(self, part: Part) -> Floats | None:
+        """The ends of the intervals, (N, 2), NaN where a cell is missing; None without any."""
+        if self.interval is None:
+            return None
+        low, high = (part.numbers(name) for name in self.interval)
+        for name, end in zip(self.interval, (low, high), strict=True):
+            part.refuse(name, np.isinf(end), "finite")
+        wanted = (
+            f"at least as large as {shortened(self.interval[0])}, the lower end of the interval"
+        )
+        part.refuse(self.interval[1], high < low, wanted)
+        return np.stack([low, high], axis=1)
+
+    def require_inside(self, source: object, y: Floats, ends: Floats | None) -> None:
+        """Refuse intervals that do not hold their labels, such as distances from the labels.
+
+        At least 20 intervals must be known to be judged. At most 10 % of the labels may lie outside
+        their interval. Intervals that contain 0 must not be mirror images about 0, nor have
+        midpoints that do not go with the labels (a rank correlation below .25).
+
+        Raises:
+            ValueError: They do; the message says how to compute the ends.
+        """
+        if self.interval is None or ends is None:
+            return
+        known = ~np.isnan(y + ends.sum(axis=1))
+        y, (low, high) = y[known], ends[known].T
+        if len(y) < FEWEST_INTERVALS:
+            return
+        slack = ROUNDING * np.abs(y)
+        outside = int(((y < low - slack) | (y > high + slack)).sum())
+        mirrored = np.mean((low == -high) & (y != 0)) >= NEARLY_ALL
+        around_zero = np.mean((low <= 0) & (high >= 0)) >= NEARLY_ALL
+        middle = low + high
+        varied = np.ptp(middle) > 0 and np.ptp(y) > 0
+        elsewhere = varied and ranks(middle) @ ranks(y) < ALONG_WITH_LABELS
+        if outside <= MOST_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
+            return
+        names = list(map(shortened, self.interval))
+        label = shortened(self.name)
+        found = f"{outside:,} of {len(y):,} labels {label} lie outside"
+        if around_zero:
+            found = f"they look like − and + errors, on both sides of 0, and {found}"
+        raise ValueError(
+            f"{source}: {' and '.join(names)} must be the ends of intervals that hold the labels; "
+            f"{found}. If they are distances from the label, add columns with the ends to the "
+            f"table, {label} minus the lower distance and {label} plus the upper one, "
+            "and name these, with --level 0.6827 for errors of one σ; or, in Python, let "
+            f"biv.labels.asymmetric make labels and variances of the distances{see('variance')}"
+        )
+
+    def weights(self, part: Part) -> Floats | None:
+        """Of the rows; None if no column has them."""
+        if self.weight is None:
+            return None
+        weight = part.numbers(self.weight)
+        part.refuse(self.weight, ~(weight >= 0) | np.isinf(weight), "0 or more, and finite")
+        return weight
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """A table in memory, ready to be learned from.
+
+    Attributes:
+        features: A pandas frame: numbers, and categories as text.
+        y: Labels, (N,).
+        variance: σ² of each, NaN where it is unknown; None if there are none.
+        weight: Importance of each row, or None.
+        rows: Which row of all files each is, from 0 on.
+        unlabelled: How many rows had no label, and were left out.
+        files: Where they are from, each with its number of rows.
+        schema: What the columns mean.
+        target: Which of them hold labels.
+        ends: Of the labels' intervals, (N, 2); None if error bars are given otherwise.
+    """
+
+    features: Any
+    y: Floats
+    variance: Floats | None
+    weight: Floats | None
+    rows: npt.NDArray[np.int64]
+    unlabelled: int
+    files: dict[Path, int]
+    schema: Schema
+    target: Target
+    ends: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def where(self, *places: int) -> str:
+        """The files and the rows that rows of this table are from, for messages."""
+        found: dict[Path, list[str]] = {}
+        for place in places:
+            row = int(self.rows[place])
+            for path, count in self.files.items():
+                if row < count:
+                    found.setdefault(path, []).append(str(row + 1))
+                    break
+                row -= count
+        return "; ".join(
+            f"{path}, row{'s' if len(rows) > 1 else ''} {', '.join(rows)}"
+            for path, rows in found.items()
+        )
+
+    @classmethod
+    def read(
+        cls,
+        paths: str | Path | Sequence[str | Path],
+        target: Target,
+        *,
+        features: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        after_part: Callable[[int], object] = lambda _: None,
+    ) -> LabelledTable:
+        r"""Read files twice: once to see what the columns mean, once for their values.
+
+        Args:
+            paths: See :class:`biv.tables.files.Files`.
+            target: Where the labels are.
+            features: Columns to learn from; None for all that `target` does not name.
+            ignore: Columns to leave out.
+            keep: Columns to learn from even if they look like identifiers; those that `features`
+                names are kept anyway.
+            categories: Columns whose numbers are names.
+            after_part: Is told of so many rows read, each row twice.
+
+        Raises:
+            ValueError: A column is missing, a cell is not what it should be, or nothing is left.
+
+        Example:
+            >>> import tempfile
+            >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+            >>> _ = path.write_text("size,y,err\n1,2.5,0.1\n2,,0.1\n3,4.5,0.3\n")
+            >>> table = LabelledTable.read(path, Target("y", std="err"))
+            >>> len(table), table.unlabelled, table.y.tolist(), table.variance.round(2).tolist()
+            (2, 1, [2.5, 4.5], [0.01, 0.09])
+        """
+        files = Files(paths)
+        names = chosen_columns(files, target, features, ignore, keep, categories)
+        kept = (*keep, *(features or ()))
+        schema = Schema.guess(files, names, categories, kept, after_part)
+        require_columns(schema, files)
+        found: dict[str, list[Any]] = {}
+        counts: dict[Path, int] = {}
+        before = unlabelled = 0
+        for part in files.parts([*target.names, *schema.names], after_part):
+            y = target.labels(part)
+            used = ~np.isnan(y)
+            unlabelled += int((~used).sum())
+            variance, weight = target.variances(part), target.weights(part)
+            target.refuse_extremes(part, y, variance, weight)
+            columns = {
+                "y": y,
+                "variance": variance,
+                "weight": weight,
+                "ends": target.ends(part),
+                "rows": before + np.arange(len(y)),
+            } | {f"x {name}": values for name, values in schema(part).items()}
+            for name, values in columns.items():
+                if values is not None:
+                    found.setdefault(name, []).append(values[used])
+            counts[part.path] = counts.get(part.path, 0) + len(y)
+            before += len(y)
+        if before == unlabelled:
+            raise ValueError(f"{files} must have rows with a {shortened(target.name)}; found none")
+        whole = {name: _joined(found.pop(name)) for name in list(found)}
+        target.require_inside(files, whole["y"], whole.get("ends"))
+        frame = {n.removeprefix("x "): whole.pop(n) for n in list(whole) if n.startswith("x ")}
+        return cls(
+            require_pandas().DataFrame(frame),
+            whole["y"],
+            whole.get("variance"),
+            whole.get("weight"),
+            whole["rows"],
+            unlabelled,
+            counts,
+            schema,
+            target,
+            whole.get("ends"),
+        )
+
+    def dataset(self) -> Dataset:
+        """All of it as numbers: a column for each category, gaps as medians with a column more."""
+        encoder = FeatureEncoder.fit(self.features)
+        names = encoder.names(list(self.features.columns))
+        return Dataset(
+            encoder(self.features),
+            self.y,
+            self.variance,
+            tuple(names),
+            source=", ".join(map(str, self.files)),
+            licence="that of the files",
+        )
+
+
+def chosen_columns(
+    files: Files,
+    target: Target,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> list[str]:
+    """The columns to learn from, by what :meth:`LabelledTable.read` is given.
+
+    Raises:
+        ValueError: One is not there, or is a label too; or `keep` names one that is left out.
+    """
+    for name in (*target.names, *(features or ()), *ignore, *keep, *categories):
+        files.require(name)
+    if both := set(features or ()) & set(target.names):
+        raise ValueError(f"{shortened(min(both))} cannot be a feature and a label or its error bar")
+    if wrong := set(categories) & set(target.names):
+        raise ValueError(
+            f"{shortened(min(wrong))} cannot be a category and a label or its error bar"
+        )
+    out = {*target.names, *ignore}
+    wanted = files.columns if features is None else dict.fromkeys(features)
+    for names, why in (
+        (target.names, "is the label, its error bar or its weight"),
+        (ignore, "is to be left out too"),
+        ([n for n in keep if n not in wanted], "is not among the features"),
+    ):
+        if both := set(keep) & set(names):
+            raise ValueError(f"{shortened(min(both))} cannot be kept: it {why}")
+    return [n for n in wanted if n not in out and n.strip()]
+
+
+def require_columns(schema: Schema, files: Files) -> None:
+    """Something must be left to learn from.
+
+    Raises:
+        ValueError: Nothing is.
+    """
+    if not schema.columns and set(schema.ignored.values()) == {"empty"}:
+        raise ValueError(f"{files} must have rows with cells to learn from; found none")
+    if not schema.columns:
+        name = next(iter(schema.identifiers), None)
+        hint = ""
+        if name is not None:
+            own = shortened(name)
+            hint = f" (--keep {in_shell(name)}, in Python keep=[{own}], keeps {own})"
+        reasons = "".join(
+            f"; {shortened(name)} has {schema.ignored[name]}" for name in schema.identifiers
+        )
+        raise ValueError(f"{files} must have a column to learn from; found none{reasons}{hint}")
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    pandas = require_pandas()
+    return pandas.concat([pandas.Series(part) for part in parts], ignore_index=True).array
+
+
+@helps_with("command")
+def read_table(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    target: str,
+    target_var: str | None = None,
+    target_std: str | None = None,
+    target_interval: tuple[str, str] | None = None,
+    level: float = 0.95,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> Dataset:
+    r"""A table with labels and error bars, out of CSV or Parquet files.
+
+    What the columns hold is found out from all their cells. Numbers and truth values stay numbers;
+    dates (ISO 8601) become the day, the day of the year, the day of the week and, if there is one,
+    the hour; other text is a category, with a column of 0 and 1 for each distinct text. Texts of
+    equal length over few letters, more than 100 of them in more than half of the filled cells, are
+    sequences: a category for each position.
+
+    A text column is left out, with a warning, if it looks like an identifier: at least 95 % of its
+    filled cells are distinct (of 20 or more), or it has more than 100 distinct texts, in more than
+    half of its filled cells, that are no sequences. `keep` and `features` keep it.
+
+    A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?; of Parquet,
+    if it is null or NaN. A missing number becomes the median of its column, with a column that says
+    so; a missing category is one of its own; a row without a label is left out, with a warning; a
+    missing error bar is NaN, unknown.
+
+    Args:
+        paths: A file, several with the same columns, or a folder of them.
+        target: Column of the labels.
+        target_var: Column of σ²; or
+        target_std: of σ; or
+        target_interval: the two with the ends of a confidence interval that holds the label; or
+            none of these.
+        level: Of the interval.
+        features: Columns to learn from; None for all others.
+        ignore: Columns to leave out.
+        keep: Columns to learn from even if they look like identifiers; those that `features` names
+            are kept anyway.
+        categories: Columns whose numbers are names, as those of post codes.
+
+    Raises:
+        ValueError: A column is missing, or a cell is not what it should be: the message names the
+            file, the row (from 1 on, the header not among them), the column and the cell.
+        FileNotFoundError: A file is not there.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+        >>> _ = path.write_text("colour,size,y,err\nred,1,2.5,0.1\nblue,2,3.5,0.1\nred,,4.5,0.3\n")
+        >>> data = read_table(path, target="y", target_std="err")
+        >>> data.feature_names
+        ('colour=blue', 'colour=red', 'size', 'size is missing')
+        >>> data.x.tolist()
+        [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 1.5, 1.0]]
+        >>> data.variance.round(2).tolist()
+        [0.01, 0.01, 0.09]
+    """
+    chosen = Target(target, target_var, target_std, target_interval, level)
+    table = LabelledTable.read(
+        paths, chosen, features=features, ignore=ignore, keep=keep, categories=categories
+    )
+    if table.unlabelled:
+        warn(f"{table.unlabelled} rows have no {shortened(target)} and were left out")
+    for name, reason in table.schema.ignored.items():
+        hint = f" (keep=[{shortened(name)}] keeps it)" if name in table.schema.identifiers else ""
+        warn(f"column {shortened(name)} was left out: {reason}{hint}")
+    return table.dataset()

@@ -1,0 +1,115 @@
+"""Whether a table can be learned from at all, said in the words of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from biv._utils.messages import in_shell, shortened
+from biv._utils.pages import see
+from biv.preprocessing.leakage import integer_ids, label_copies
+from biv.tables import LabelledTable, Target
+from biv.tables.schema import Schema
+
+FEWEST_ROWS = 2
+
+
+def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
+    """Refuse what no model can learn from.
+
+    Args:
+        table: Rows, labels, error bars.
+        unknown: What is to become of a missing error bar; "raise" refuses it.
+
+    Raises:
+        ValueError: There are too few rows, all labels are equal, or the error bars say nothing.
+    """
+    target, y, variance = table.target, table.y, table.variance
+    source = ", ".join(map(str, list(table.files)[:3]))
+    if len(table) < FEWEST_ROWS:
+        raise ValueError(
+            f"{source} must have at least {FEWEST_ROWS} rows with a label; found {len(table)}"
+        )
+    if np.ptp(y) == 0:
+        raise ValueError(
+            f"{source}: every label in column {shortened(target.name)} is {y[0]:g}: nothing can be "
+            "learned"
+        )
+    if table.weight is not None and not table.weight.any():
+        raise ValueError(f"{source}: every weight in column {shortened(target.weight)} is 0")
+    if variance is None:
+        return
+    names = " and ".join(map(shortened, target.error_bars))
+    if np.isnan(variance).all():
+        raise ValueError(
+            f"{source}: no error bar in column {names} is known: leave it out{see('variance')}"
+        )
+    if unknown == "raise" and np.isnan(variance).any():
+        count = int(np.isnan(variance).sum())
+        first = table.where(int(np.flatnonzero(np.isnan(variance))[0]))
+        raise ValueError(
+            f"{first}, column {names} must have an error bar; it is missing there and in "
+            f"{count - 1} other rows: --unknown-variance median puts the median in its place, "
+            "and --unknown-variance estimate what their residuals say"
+            f"{see('variance')}"
+        )
+    known = variance[~np.isnan(variance)]
+    if not known.any():
+        raise ValueError(
+            f"{source}: every error bar in column {names} is 0: if the labels are without noise, "
+            f"leave it out{see('variance')}"
+        )
+    if np.isinf(known).all():
+        raise ValueError(f"{source}: every error bar in column {names} is infinite")
+
+
+def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> Iterator[str]:
+    """Name the columns that were left out, and integers that may be identifiers.
+
+    Args:
+        schema: What the columns mean.
+        features: A pandas frame of them.
+        keep: Columns that nothing is to be said about.
+    """
+    for name, reason in schema.ignored.items():
+        hint = f" (--keep {in_shell(name)} keeps it)" if name in schema.identifiers else ""
+        yield f"column {shortened(name)} was left out: {reason}{hint}"
+    numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
+    for name in integer_ids((name, features[name].to_numpy()) for name in numbers):
+        yield (
+            f"column {shortened(name)} holds mostly distinct integers: if it is an identifier, "
+            f"leave it out (--ignore {in_shell(name)})"
+        )
+
+
+def refuse_copies(
+    source: object,
+    target: Target,
+    features: Any,
+    y: npt.NDArray[np.float64],
+    ends: npt.NDArray[np.float64] | None,
+    keep: Sequence[str] = (),
+) -> None:
+    """Refuse numeric columns that repeat the label or an end of its interval, but for kept ones.
+
+    Raises:
+        ValueError: There is one (:func:`biv.preprocessing.leakage.label_copies`).
+    """
+    numbers = [n for n, dtype in features.dtypes.items() if dtype.kind == "f" and n not in keep]
+    columns = [(name, features[name].to_numpy()) for name in numbers]
+    labels = [(target.name, y)]
+    if target.interval is not None and ends is not None:
+        labels += zip(target.interval, ends.T, strict=True)
+    for label, values in labels:
+        if found := label_copies(columns, values):
+            names = list(map(str, found))
+            quoted = " ".join(map(in_shell, names))
+            listed = ", ".join(f"{shortened(name)} ({found[name]:+.4f})" for name in names)
+            raise ValueError(
+                f"{source}: columns to learn from must not repeat the label; by their rank "
+                f"correlations with {shortened(label)}, these do: {listed}. Leave them out with "
+                f"--ignore {quoted}, or learn from them all the same with --keep {quoted}"
+            )

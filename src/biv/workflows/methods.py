@@ -1,0 +1,159 @@
+"""Ways of using error bars, and of not using them: each fits some rows and predicts others."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from biv import metrics
+from biv.epsilon import Fixed
+from biv.estimator.regressor import BIVRegressor
+from biv.losses.weights import inverse_variance_weights
+from biv.preprocessing import FeatureScaler
+from biv.preprocessing.encoder import FeatureEncoder
+from biv.training.held_out import HeldOutScore
+
+Floats = npt.NDArray[np.float64]
+
+NETWORKS: dict[str, Any] = {"members": 4, "folds": 4, "max_epochs": 60}
+CUTOFFS = (0.25, 0.5, 0.75)  # quantiles of σ² that C is chosen from, and the mean
+WEIGHTS_EPSILON = 0.05  # of the label variance, where weights are given to other models
+RIDGE = 1.0
+
+BIV, L2, SHUFFLED = "BIV", "L2", "BIV, shuffled variances"
+BLIND = (L2, "boosting (scikit-learn)", "LightGBM")  # methods that make no use of error bars
+
+
+class Rows(NamedTuple):
+    """Some rows of a table; methods are given a finite variance of each."""
+
+    features: Any
+    y: Floats
+    variance: Floats
+    weight: Floats | None
+
+    def at(self, places: Any) -> Rows:
+        """Those at some places."""
+        weight = None if self.weight is None else self.weight[places]
+        return Rows(self.features.iloc[places], self.y[places], self.variance[places], weight)
+
+
+Method = Callable[[Rows, Any, int], "tuple[Floats, str]"]
+
+
+def _networks(loss: str) -> Method:
+    def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+        return _network(train, new, seed, loss=loss)[:2]
+
+    return fit_predict
+
+
+def _network(train: Rows, new: Any, seed: int, **settings: Any) -> tuple[Floats, str, BIVRegressor]:
+    kept = tuple(train.features.columns)  # what to leave out was decided when they were read
+    model = BIVRegressor(**NETWORKS, keep=kept, random_state=seed, **settings)
+    model.fit(train.features, train.y, y_var=train.variance, sample_weight=train.weight)
+    told = "" if model.epsilon_ is None else f"ε {model.epsilon_:.3g}"
+    return model.predict(new), told, model
+
+
+def estimated_variance(rows: Rows, seed: int) -> float:
+    """Estimate one variance of all labels whose variance is unknown (NaN), from residuals."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, _, model = _network(rows, rows.features, seed, unknown_variance="estimate")
+    return float(model.unknown_variance_)
+
+
+def _shuffled(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+    """The same weights on the wrong rows: variances shuffled, and ε that of the right ones."""
+    _, _, right = _network(train, new, seed, loss="biv")
+    order = np.random.default_rng(seed).permutation(len(train.y))
+    shuffled = train._replace(variance=train.variance[order])
+    epsilon = Fixed(right.epsilon_ or 0.0)
+    return _network(shuffled, new, seed, loss="biv", epsilon=epsilon)[:2]
+
+
+def _cutoff(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+    """C is what predicts those training rows best that a network has not seen."""
+    own = train.variance
+    thresholds = {float(np.quantile(own, q)) for q in CUTOFFS} | {float(own.mean())}
+    weight = None if train.weight is None else train.weight[:, None]
+    score = HeldOutScore(train.y[:, None], own[:, None], weight)  # one for all, to compare by
+    tried = []
+    for threshold in sorted(t for t in thresholds if t > own.min()):
+        predicted, _, model = _network(train, new, seed, loss="cutoff", threshold=threshold)
+        tried.append((score(model.out_of_fold_[:, None]), predicted, f"C {threshold:.3g}"))
+    if not tried:
+        raise ValueError("all variances are equal: no cutoff can tell labels apart")
+    _, predicted, told = min(tried, key=lambda one: one[0])
+    return predicted, told
+
+
+def _weights(train: Rows, epsilon: float | None = None) -> Floats:
+    """Of mean 1, as limits on leaves and ridges expect it."""
+    if epsilon is None:
+        epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, train.variance)
+    weight = inverse_variance_weights(train.variance, epsilon)
+    weight = weight if train.weight is None else weight * train.weight
+    return np.asarray(weight / weight.mean())
+
+
+def _linear(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:  # noqa: ARG001
+    """Weights 1/(σ²+τ²), τ² that of a first fit; a ridge keeps collinear columns in check."""
+    from sklearn.linear_model import Ridge
+
+    encoder = FeatureEncoder.fit(train.features)
+    matrix = encoder(train.features)
+    scaler = FeatureScaler.fit(matrix, ddof=0)
+    x, x_new = scaler(matrix), scaler(encoder(new))
+    model = Ridge(RIDGE).fit(x, train.y, sample_weight=_weights(train))
+    tau2 = metrics.residual_variance(model.predict(x), train.y, train.variance)
+    # A model that fits better than the noise allows leaves none; then a trace keeps weights finite.
+    tau2 = max(tau2, 1e-6 * metrics.label_variance(train.y, train.variance))
+    model.fit(x, train.y, sample_weight=_weights(train, tau2))
+    return model.predict(x_new), f"τ² {tau2:.3g}"
+
+
+def _trees(make: Callable[[int], Any], *, weighted: bool) -> Method:
+    def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+        encoder = FeatureEncoder.fit(train.features)
+        weight = _weights(train) if weighted else train.weight
+        model = make(seed).fit(encoder(train.features), train.y, sample_weight=weight)
+        return np.asarray(model.predict(encoder(new)), dtype=np.float64), ""
+
+    return fit_predict
+
+
+def _hist(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(random_state=seed)
+
+
+def _lightgbm(seed: int) -> Any:
+    from lightgbm import LGBMRegressor
+
+    return LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1)
+
+
+def methods() -> dict[str, Method]:
+    """All that are compared, by name; LightGBM where it is installed."""
+    found: dict[str, Method] = {
+        L2: _networks("l2"),
+        "IV": _networks("iv"),
+        "Cutoff": _cutoff,
+        BIV: _networks("biv"),
+        SHUFFLED: _shuffled,
+        "linear, weighted": _linear,
+        "boosting (scikit-learn)": _trees(_hist, weighted=False),
+        "boosting (scikit-learn), weighted": _trees(_hist, weighted=True),
+    }
+    if importlib.util.find_spec("lightgbm"):
+        found["LightGBM"] = _trees(_lightgbm, weighted=False)
+        found["LightGBM, weighted"] = _trees(_lightgbm, weighted=True)
+    return found

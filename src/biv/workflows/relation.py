@@ -1,0 +1,30 @@
+"""Whether error bars go with the labels: then weighted scores are not of all labels alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from biv.preprocessing.leakage import ranks
+
+Floats = npt.NDArray[np.float64]
+
+RELATED = 0.3  # a rank correlation that is worth a word
+
+
+def label_correlation(y: Floats, variance: Floats | None) -> float:
+    """Spearman's rank correlation of the labels with their finite variances; 0 without any.
+
+    Example:
+        >>> label_correlation(np.array([1.0, 2.0, 4.0]), np.array([1.0, 4.0, 16.0]))
+        1.0
+    """
+    if variance is None:
+        return 0.0
+    used = np.isfinite(variance)
+    return round(float(ranks(variance[used]) @ ranks(y[used])), 12)
+
+
+def goes_with_label(y: Floats, variance: Floats | None) -> bool:
+    """Whether it is strong enough that all labels must count alike in a score."""
+    return abs(label_correlation(y, variance)) >= RELATED

@@ -1,0 +1,89 @@
+"""What a folder may hold when a model is trained into it, and who holds the folder meanwhile."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from biv._utils.atomic_files import exclusive, remove, remove_leftover
+from biv.workflows.staging import Staging
+
+MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
+EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
+FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which they are replaced
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder against other trainings; it is made, and removed if nothing was written to it.
+
+    Raises:
+        ValueError: It is a file.
+        InUseError: Another process trains into it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} must be a folder; found a file")
+    is_new = not folder.exists()
+    with exclusive(folder):
+        try:
+            Staging(folder, FILES).finish()  # what a kill has interrupted
+            yield
+        finally:
+            if is_new:
+                with suppress(OSError):  # it is not empty
+                    folder.rmdir()
+
+
+def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
+    """A held folder that a model can be trained in, or go on being trained from a checkpoint.
+
+    Raises:
+        ValueError: It holds something that must not be lost.
+    """
+    temporary = (*(f".{name}." for name in FILES), ".unfinished-")
+    leftovers = [p for p in folder.iterdir() if p.name.startswith(temporary)]
+    staged = Staging(folder, FILES).leftovers()
+    others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
+    ours = {*(folder / name for name in FILES), checkpoint, *others, *leftovers, *staged}
+    strange = [p for p in folder.iterdir() if p not in ours]
+    if strange and not (folder / ABOUT).is_file():
+        raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
+    for leftover in leftovers:
+        remove_leftover(leftover)
+    for leftover in staged:
+        remove(leftover)
+    if force:
+        for other in others:
+            remove(other)
+        return
+    if (folder / ABOUT).is_file() and not checkpoint.is_file():
+        raise _holds_a_model(folder)
+    if others:
+        raise ValueError(
+            f"{folder} holds an unfinished training of other rows or settings: --force discards it"
+        )
+
+
+def require_free(folder: Path, *, force: bool) -> None:
+    """What can be known before a table is read: no finished model, and no other training.
+
+    Raises:
+        ValueError: There is a finished model.
+        InUseError: Another process trains into the folder.
+    """
+    if not folder.is_dir():
+        return
+    with exclusive(folder):
+        finished = Staging(folder, FILES).current(ABOUT).is_file()
+    if finished and not any(folder.glob(UNFINISHED.format("*"))) and not force:
+        raise _holds_a_model(folder)
+
+
+def _holds_a_model(folder: Path) -> ValueError:
+    message = f"{folder} holds a model already: --force replaces it"
+    if not (folder / REPORT).exists():
+        path, out = shlex.quote(str(folder)), shlex.quote(str(folder / REPORT))
+        message += f"; its report can be written by `biv report {path} --out {out}`"
+    return ValueError(message)
