@@ -22,7 +22,7 @@ from machine import machine, parser, publish
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from browser import browser  # noqa: E402
+from helpers.browser import browser  # noqa: E402
 
 
 def smallest():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from cases import CASES
+from helpers.cases import CASES
 
 settings.register_profile("biv", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("biv")

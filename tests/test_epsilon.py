@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import biv
 from biv.epsilon import Fixed, MinimumBatchSize, Relative, as_policy
-from reference import reference_batch_size
+from helpers.reference import reference_batch_size
 
 SMALL_TO_LARGE = st.floats(-12, 12).map(lambda exponent: 10.0**exponent)
 VARIANCES = hnp.arrays(

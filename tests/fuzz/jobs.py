@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-import parquet
 from biv.tables.files import Files
 from biv.workflows import ModelFolder
 from fuzz.laws import SAVED, command, files_below
+from helpers import parquet_files
 
 COLUMNS = ("--target", "y", "--target-std", "y_err", "--ignore", "z")
 FEW = ("--members", 2, "--max-epochs", 2)
@@ -119,9 +119,9 @@ def _inputs():
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     shutil.copytree(SAVED / "folder", folder / "model")
     shutil.copy(SAVED / "table.csv", folder)
-    parquet.write_folder(folder / "parts", sizes=(60, 50), group_rows=20)
+    parquet_files.write_folder(folder / "parts", sizes=(60, 50), group_rows=20)
     rows = {name: [0.5, -1.0, 2.0] for name in ("a", "b")} | {"town": ["Zug", "Bern", "Zug"]}
-    parquet.write(folder / "table.parquet", rows)
+    parquet_files.write(folder / "table.parquet", rows)
     return folder
 
 

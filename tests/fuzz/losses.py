@@ -8,7 +8,7 @@ import torch
 import biv
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from fuzz.laws import one_of
-from reference import reference_batch_size, reference_loss
+from helpers.reference import reference_batch_size, reference_loss
 
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float64, torch.float16, torch.bfloat16)
 FUNCTIONS = {

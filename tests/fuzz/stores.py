@@ -7,10 +7,10 @@ import zlib
 
 import numpy as np
 
-from damage import forge_curves
 from fuzz.laws import SAVED, command, contents_below, files_below, one_of, require_clear
 from fuzz.running import MOST_MEMORY
 from fuzz.spoiling import changed, check, dumps, spoil
+from helpers.damage import forge_curves
 
 STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", 1, "--stored", "--no-report")
 

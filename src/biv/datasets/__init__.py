@@ -1,4 +1,7 @@
-"""Data sets to learn and compare on, each a frozen :class:`~biv.tables.Dataset`, and splits of their rows."""
+"""Data sets to learn and compare on, and splits of their rows.
+
+Each is a frozen :class:`~biv.tables.Dataset`.
+"""
 
 from biv.datasets.amyloid import load_amyloid
 from biv.datasets.bike import load_bike, load_bike_2011

@@ -71,7 +71,9 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageDataset(Dataset):
-    """A :class:`~biv.tables.Dataset` of images: x has shape (N, 3, size, size), bytes, mapped to memory.
+    """A :class:`~biv.tables.Dataset` of images, mapped to memory.
+
+    x has shape (N, 3, size, size) and holds bytes.
 
     Attributes:
         names: The file of each row.

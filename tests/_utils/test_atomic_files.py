@@ -1,0 +1,252 @@
+"""The one writer: a file is complete or not there, in use by one process, and leaves nothing behind."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from biv._utils import atomic_files
+from biv._utils.atomic_files import (
+    InUseError,
+    WriteError,
+    complete_or_none,
+    exclusive,
+    write_atomically,
+)
+from helpers.faults import Killed, faults, full, names
+
+TEMPORARY = ".a.txt.biv.tmp"
+
+
+OPERATIONS = ["create", "truncate", "write", "sync", "rename", "sync folder"]
+
+
+def test_the_operations_of_a_file(tmp_path, monkeypatch):
+    seen = faults(monkeypatch)
+    write_atomically(tmp_path / "new" / "a.txt", b"whole")
+    assert seen == [("make folder", "new"), *((name, "a.txt") for name in OPERATIONS[:-1]),
+                    ("sync folder", "new")]  # fmt: skip
+    assert names(tmp_path / "new") == ["a.txt"]
+    assert (tmp_path / "new" / "a.txt").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("at", range(len(OPERATIONS)), ids=OPERATIONS)
+@pytest.mark.parametrize("old", [None, b"old"], ids=["new", "replaced"])
+def test_a_full_disk_at_every_operation(tmp_path, monkeypatch, at, old):
+    path = tmp_path / "a.txt"
+    if old is not None:
+        path.write_bytes(old)
+    faults(monkeypatch, at, full())
+    if OPERATIONS[at] == "sync folder":  # the file is complete by then
+        write_atomically(path, b"whole")
+        assert path.read_bytes() == b"whole"
+        assert names(tmp_path) == ["a.txt"]
+        return
+    with pytest.raises(WriteError) as caught:
+        write_atomically(path, b"whole")
+    assert str(caught.value) == f"{path} could not be written: no space left on device"
+    assert caught.value.errno == errno.ENOSPC
+    assert (path.read_bytes() if path.exists() else None) == old
+    assert names(tmp_path) == ([] if old is None else ["a.txt"])
+
+
+@pytest.mark.parametrize("at", range(len(OPERATIONS)), ids=OPERATIONS)
+def test_a_kill_at_every_operation_and_the_next_run(tmp_path, monkeypatch, at):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        faults(patch, at, Killed(), again=True)
+        with pytest.raises(Killed):
+            write_atomically(path, b"a longer text")
+    assert path.read_bytes() == (b"a longer text" if OPERATIONS[at] == "sync folder" else b"old")
+    assert set(names(tmp_path)) <= {"a.txt", TEMPORARY}
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
+    def written():
+        with complete_or_none(tmp_path / "a.txt") as file:
+            file.write(b"x" * 100_000)
+            raise OSError("of the input")
+
+    with pytest.raises(OSError, match="^of the input$"):
+        written()
+    assert names(tmp_path) == []
+
+
+def test_two_at_once_one_waits_or_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    with complete_or_none(path) as file:
+        file.write(b"first")
+        with pytest.raises(InUseError, match=rf"a.txt is being written .*\(pid {os.getpid()}\)"):
+            complete_or_none(path).__enter__()
+        other = threading.Thread(target=write_atomically, args=(path, b"second"))
+        other.start()
+        other.join(0.05)
+        assert other.is_alive()
+        assert not path.exists()
+    other.join(30)
+    assert path.read_bytes() == b"second"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_leftover_is_removed_only_if_nobody_uses_it(tmp_path):
+    path = tmp_path / TEMPORARY
+    with complete_or_none(tmp_path / "a.txt") as file:
+        file.write(b"whole")
+        assert atomic_files.remove_leftover(path) is False
+    assert (tmp_path / "a.txt").read_bytes() == b"whole"
+    path.write_text("half")
+    assert atomic_files.remove_leftover(path) is True
+    assert names(tmp_path) == ["a.txt"]
+
+
+def without_locks(*_):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+@pytest.mark.parametrize("how", ["flock", "system"])
+def test_where_there_are_no_locks_every_writer_has_its_own_file(tmp_path, monkeypatch, how):
+    path = tmp_path / "a.txt"
+    if how == "flock":
+        monkeypatch.setattr(fcntl, "flock", without_locks)
+        (tmp_path / TEMPORARY).write_text("half")
+        assert atomic_files.remove_leftover(tmp_path / TEMPORARY) is None
+        (tmp_path / TEMPORARY).unlink()
+    else:
+        monkeypatch.setattr(atomic_files, "HAS_LOCKS", False)
+    with complete_or_none(path) as file:
+        file.write(b"first")
+        write_atomically(path, b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    with exclusive(tmp_path) as locked, exclusive(tmp_path) as again:
+        assert (locked, again) == (False, False)
+    with pytest.raises(ZeroDivisionError), complete_or_none(path):
+        raise ZeroDivisionError
+    assert [name for name in names(tmp_path) if name != TEMPORARY] == ["a.txt"]
+
+
+def test_permissions_stay_and_those_of_a_new_file_are_usual(tmp_path):
+    private, new, usual = (tmp_path / name for name in ("a.txt", "b.txt", "c.txt"))
+    private.touch(0o600)
+    usual.touch()
+    for path in (private, new):
+        write_atomically(path, b"")
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert new.stat().st_mode == usual.stat().st_mode
+
+
+@pytest.mark.parametrize("trap", ["symlink", "hard link", "fifo", "folder"])
+def test_what_is_in_the_way_is_not_written_to(tmp_path, trap):
+    victim, beside = tmp_path / "victim", tmp_path / TEMPORARY
+    victim.write_text("mine")
+    if trap == "symlink":
+        beside.symlink_to(victim)
+    elif trap == "hard link":
+        os.link(victim, beside)
+    elif trap == "fifo":
+        os.mkfifo(beside)
+    else:
+        beside.mkdir()
+    with pytest.raises(WriteError, match=r"a\.txt could not be written"):
+        write_atomically(tmp_path / "a.txt", b"new")
+    assert victim.read_text() == "mine"
+
+
+# The writer needs nothing else of biv, whose import takes seconds.
+ALONE = os.environ | {"PYTHONPATH": str(Path(atomic_files.__file__).parent)}
+HOLD = """
+import sys, time
+from pathlib import Path
+from _files import exclusive
+with exclusive(Path(sys.argv[1])):
+    print(flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_held_by_one_until_it_ends(tmp_path):
+    folder = tmp_path / "m"
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE, env=ALONE
+    )
+    process.stdout.readline()
+    said = rf"m is being written by another process \(pid {process.pid}\): wait for it, or choose"
+    with pytest.raises(InUseError, match=said), exclusive(folder):
+        pass
+    process.kill()
+    process.communicate()
+    with exclusive(folder) as locked:
+        assert locked
+    assert names(folder) == []
+
+
+def test_a_folder_that_has_just_been_removed_is_made_again(tmp_path, monkeypatch):
+    folder, lock = tmp_path / "m", atomic_files._lock
+
+    def removed_meanwhile(descriptor, path, *, wait):
+        monkeypatch.setattr(atomic_files, "_lock", lock)
+        folder.rmdir()
+        return lock(descriptor, path, wait=wait)
+
+    monkeypatch.setattr(atomic_files, "_lock", removed_meanwhile)
+    with exclusive(folder):
+        assert folder.is_dir()
+
+
+FULL = """
+import sys
+from pathlib import Path
+from _files import WriteError, write_atomically
+write_atomically(Path("small"), b"x" * 1000)
+for name, size in (("large", 100_000), ("small", 60_000)):
+    try:
+        write_atomically(Path(name), b"x" * size)
+    except WriteError as error:
+        print(error)
+print(sorted(path.name for path in Path().iterdir()), Path("small").stat().st_size)
+"""
+
+
+def test_on_a_small_disk(tmp_path):
+    """A file system of its own, in a namespace of its own, which ends with the process."""
+    script, disk = tmp_path / "script.py", tmp_path / "disk"
+    script.write_text(FULL)
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=64k tmpfs {disk} && cd {disk}"
+    try:
+        if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
+            pytest.skip("no file system can be mounted here")
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here")
+    found = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{mount} && exec {sys.executable} {script}"],
+        capture_output=True,
+        text=True,
+        env=ALONE,
+    )
+    assert found.stdout.splitlines() == [
+        "large could not be written: no space left on device",
+        "['small'] 60000",
+    ], found.stderr
+
+
+def test_without_locks_no_file_of_the_fixed_name_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_files, "_lock", lambda *_, **__: False)
+    write_atomically(tmp_path / "a", b"1")
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_link_at_the_temporary_name_is_in_the_way(tmp_path):
+    (tmp_path / ".a.biv.tmp").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WriteError, match=r"[.]a[.]biv[.]tmp is in the way: remove it"):
+        write_atomically(tmp_path / "a", b"1")
+    assert names(tmp_path) == [".a.biv.tmp"]

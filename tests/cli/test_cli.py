@@ -1,0 +1,227 @@
+"""The command."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from biv.cli import main
+from biv.paper import protocol
+from biv.paper.artefacts import PRESETS
+from biv.paper.claims import claims
+from biv.paper.store import Failure, Store
+from biv.paper.workers.processes import Processes
+
+
+@pytest.mark.slow
+def test_reproduce_trains_once_and_draws_from_the_store(tmp_path, capsys):
+    out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path)]
+    assert main(["reproduce", "table1", "fig03", *out, "--jobs", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "24 runs trained, 0 were stored already" in shown
+    assert "| α=0.25 | C=μ/20 |" in shown
+    table = (tmp_path / "table1-bike2011-smoke.csv").read_bytes()
+    assert main(["reproduce", "table1", "4", *out]) == 0
+    assert "2 runs trained, 22 were stored already" in capsys.readouterr().out
+    assert (tmp_path / "table1-bike2011-smoke.csv").read_bytes() == table
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {
+        "runs.sqlite",
+        "table1-bike2011-smoke.md",
+        "table1-bike2011-smoke.tex",
+        "fig03-bike2011-smoke.svg",
+        "fig03-bike2011-smoke.png",
+        "fig04-bike2011-smoke.svg",
+    }
+    assert main(["reproduce", "--list", *out]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^table1 +GammaResults +22 +22 +0 s", listed, re.MULTILINE)
+    assert main(["reproduce", "fig15", "--list", *out[:-1], str(tmp_path / "new")]) == 0
+    listed = capsys.readouterr().out
+    assert "table1" not in listed
+    assert re.search(r"^fig15 +VarNoise +6 +0 +\d+ s", listed, re.MULTILINE)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_claims_are_judged_from_the_store(tmp_path, capsys):
+    out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--out", str(tmp_path)]
+    assert main(["claims", "2", "16", *out, "--jobs", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "6 runs trained, 0 were stored already" in shown
+    assert re.search(r"^  2  Noise of mean", shown, re.MULTILINE)
+    assert re.search(r"^ 16  Twice as many clean rows", shown, re.MULTILINE)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"runs.sqlite"}  # some claims are shown, all are written
+    assert main(["claims", "2", "16", "--stored", *out]) == 0
+    assert "6 of 6 runs are stored" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert main(["reproduce", "fig03", "--stored", *out]) == 0  # in part
+    assert "4 of 16 runs are stored" in capsys.readouterr().out
+    assert (tmp_path / "fig03-bike2011-smoke.svg").exists()
+    assert main(["claims", "--stored", *out]) == 0
+    told = (tmp_path / "claims-bike2011-smoke.md").read_text(encoding="utf-8")
+    assert " 18 not run." in told  # all but the two whose runs are there
+    assert (tmp_path / "claims-bike2011-smoke.csv").exists()
+    store = Store(tmp_path / "runs.sqlite")
+    missing = store.missing(claims("bike2011", PRESETS["smoke"])[4].runs(2))
+    store.add([Failure(missing[0], "ValueError: no", {})])
+    assert main(["claims", "4", "--stored", *out]) == 1
+    assert "ValueError: no" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
+    """The command of the Makefile, at the smoke preset."""
+    root = Path(__file__).parents[2]
+    (line,) = re.findall(
+        r"^demo:.*\n\t\$\(BIN\)/(biv .+)$", (root / "Makefile").read_text(), re.MULTILINE
+    )
+    command = line.replace("laptop", "smoke").replace("--seeds 5", "--seeds 1").split()
+    run = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "| α=0.25 | C=μ/20 |" in run.stdout
+    assert run.stderr == ""  # no progress bar where nobody is watching
+    *_, paths, page = run.stdout.strip().splitlines()
+    assert Path(page).name == "report-bike2011-smoke.html"
+    assert (tmp_path / page).is_file()
+    assert {Path(path).name for path in paths.split()} == {
+        f"table1-bike2011-smoke.{kind}" for kind in ("svg", "png", "csv", "tex", "md")
+    }
+    assert all((tmp_path / path).is_file() for path in paths.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["claims", "21"], "found '21'"),
+        (["claims", "--jobs", "0"], "--seeds and --jobs must be at least 1"),
+        (["claims", "2", "--stored"], "runs.sqlite is not there, and --stored trains nothing"),
+        (["reproduce", "fig16"], "found 'fig16'"),
+        (["reproduce"], "name what to reproduce"),
+        (["reproduce", "table1", "--seeds", "0"], "--seeds and --jobs must be at least 1"),
+    ],
+)
+def test_bad_usage_is_exit_code_2(arguments, message, tmp_path, capsys):
+    assert main([*arguments, "--out", str(tmp_path / "new")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_matplotlib_nothing_is_trained_in_vain(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["reproduce", "table1", "--out", str(tmp_path / "new")]) == 2
+    assert "pip install matplotlib" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"], ["claims", "--help"]])
+def test_help_has_examples(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 0
+    assert "examples:" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_whoever_reads_may_have_seen_enough():
+    command = f"{sys.executable} -m biv reproduce --list --dataset bike2011 | head -1"
+    run = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("name ")
+    assert run.stderr == ""
+
+
+def test_a_folder_is_asked_for(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for command in (["reproduce", "--list"], ["claims"]):
+        assert main([*command, "--out", str(file)]) == 2
+        assert "--out must be a folder" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
+def test_what_is_not_stored_takes_no_file_s_place(tmp_path, capsys):
+    Store(tmp_path / "runs.sqlite")
+    for command in (["reproduce", "fig03"], ["claims"]):
+        assert main([*command, "--stored", "--dataset", "bike2011", "--out", str(tmp_path)]) == 2
+        assert "has none of these" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.sqlite"]
+
+
+def test_data_that_are_not_on_hand_leave_nothing_behind(tmp_path, monkeypatch, capsys):
+    def load():
+        raise FileNotFoundError("no such data")
+
+    protocol.source.cache_clear()
+    monkeypatch.setattr("biv.paper.protocol.load_bike", load)
+    assert main(["reproduce", "fig03", "--out", str(tmp_path / "new")]) == 2
+    assert "no such data" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_store_that_cannot_be_written_to_is_told_before_training(tmp_path, monkeypatch, capsys):
+    Store(tmp_path / "runs.sqlite")
+    holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("biv.paper.store.PATIENCE", 0.1)
+    monkeypatch.setattr(Processes, "submit", lambda *_: pytest.fail("it trained"))
+    out = ["--dataset", "bike2011", "--preset", "smoke", "--out", str(tmp_path)]
+    assert main(["reproduce", "fig03", *out]) == 2
+    assert "runs.sqlite cannot be used: database is locked" in capsys.readouterr().err
+    holder.close()
+
+
+def test_claims_are_listed_with_their_runs(tmp_path, capsys):
+    assert main(["claims", "--list", "--dataset", "bike2011", "--out", str(tmp_path / "new")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^claim 19 +240 +0 +[\d.]+ (min|s) +Plain SGD", shown, re.MULTILINE)
+    assert "claim 16" not in shown
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert re.fullmatch(r"biv \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def group_ends(group, seconds=10):
+    """Whether no process of a group is left, soon."""
+    for _ in range(10 * seconds):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path, name):
+    """To the whole group, as a terminal sends Ctrl-C: no traceback, no process left."""
+    number = getattr(signal, name)
+    command = [sys.executable, "-m", "biv", "reproduce", "table1", "--dataset", "bike2011"]
+    command += ["--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]  # minutes, if it were let
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A test that was itself started in the background may have been told to ignore it.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
+    assert "runs to train" in process.stdout.readline()
+    time.sleep(8)  # workers have begun
+    os.killpg(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert errors.strip() == "biv: interrupted; what was finished is stored"
+    assert group_ends(process.pid)  # workers, and what Python starts beside them
+    assert len(Store(tmp_path / "runs.sqlite")) == 0

@@ -1,0 +1,468 @@
+"""Commands that are killed, run out of space, or run twice at once: nothing is lost or half-written."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from biv._utils import atomic_files
+from biv._utils.atomic_files import InUseError, WriteError, complete_or_none, exclusive
+from biv.cli import _signals, main
+from biv.paper.artefacts import PRESETS
+from biv.paper.claims import claims
+from biv.paper.store import Store
+from biv.training.stack import Stack
+from biv.training.streamed import StreamedTraining
+from biv.workflows import ModelFolder
+from helpers.commands import COLUMNS, SMALL, WHOLE, data, run
+from helpers.faults import full, names
+from helpers.paper_runs import SMOKE, results_of
+from helpers.parquet_files import labelled, write
+
+FULL = "could not be written: no space left on device"
+
+
+def no_room_for(monkeypatch, pattern, error=None):
+    """A disk that has room for other files only."""
+
+    def before(operation, path):
+        if operation == "write" and re.search(pattern, str(path)):
+            raise error or full()
+
+    monkeypatch.setattr(atomic_files, "before", before)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    path = data(folder / "data.csv")
+    assert run("train", path, *COLUMNS, *SMALL, "--out", folder / "m") == 0
+    return folder
+
+
+@pytest.fixture
+def here(trained, tmp_path, monkeypatch):
+    """A folder with a table and a model of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_bytes((trained / "data.csv").read_bytes())
+    (tmp_path / "m").mkdir()
+    for path in (trained / "m").iterdir():
+        (tmp_path / "m" / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+TRAIN = ("train", "data.csv", *COLUMNS, *SMALL, "--seed", "1")
+
+
+@pytest.mark.usefixtures("here")
+def test_where_only_the_report_does_not_fit_the_model_is_there(monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        no_room_for(patch, "report.html")
+        assert run(*TRAIN, "--out", "new") == 1
+    said = capsys.readouterr()
+    advice = "`biv report new --out new/report.html` writes its report"
+    assert f"new/report.html {FULL}; the model in new is complete, and {advice}" in said.err
+    assert "On rows that a network has not seen" in said.out
+    assert set(names(Path("new"))) == WHOLE - {"report.html"}
+    assert run(*TRAIN, "--out", "new") == 2
+    assert "its report can be written by `biv report new --out" in capsys.readouterr().err
+    assert run("report", "new", "--out", "new/report.html") == 0
+    assert set(names(Path("new"))) == WHOLE
+
+
+@pytest.mark.usefixtures("here")
+def test_where_the_checkpoint_does_not_fit_training_continues(monkeypatch, capsys):
+    assert run(*TRAIN, "--out", "one") == 0
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        no_room_for(patch, "unfinished")
+        assert run(*TRAIN, "--out", "other") == 0
+    said = capsys.readouterr().err
+    assert said.count(FULL) == said.count("the training continues") == 1
+    assert set(names(Path("other"))) == WHOLE
+    one, other = (load_file(Path(name, "model.safetensors")) for name in ("one", "other"))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    with monkeypatch.context() as patch:
+        no_room_for(patch, "unfinished", PermissionError(13, "Permission denied"))
+        assert run(*TRAIN, "--out", "third") == 1  # a folder not to be written to is said at once
+    assert "could not be written: permission denied" in capsys.readouterr().err
+    assert not Path("third").exists()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["model.safetensors", "evidence.json", "about.json"])
+def test_where_a_new_model_does_not_fit_the_old_one_stays(monkeypatch, capsys, name):
+    before = Path("m/model.safetensors").read_bytes()
+    with monkeypatch.context() as patch:
+        no_room_for(patch, name)
+        assert run(*TRAIN, "--out", "m", "--force") == 1
+    assert f"biv: m/{name} {FULL}\n" in capsys.readouterr().err
+    assert Path("m/model.safetensors").read_bytes() == before
+    assert run("predict", "m", "data.csv") == 0
+    (left,) = set(names(Path("m"))) - WHOLE
+    assert left.startswith("unfinished-")
+    if name == "about.json":
+        assert run(*TRAIN, "--out", "m", "--force") == 0
+        assert "going on with the training begun in m" in capsys.readouterr().err
+        assert set(names(Path("m"))) == WHOLE
+        assert Path("m/model.safetensors").read_bytes() != before
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+@pytest.mark.parametrize("operation", ["write", "sync", "rename"])
+def test_where_predictions_do_not_fit_nothing_is_left(here, monkeypatch, capsys, suffix, operation):
+    frame, rows = pd.read_csv("data.csv"), f"rows{suffix}"
+    frame.to_parquet(rows) if suffix == ".parquet" else frame.to_csv(rows, index=False)
+    before = names(here)
+
+    def fail(name, _):
+        if name == operation:
+            raise full()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "before", fail)
+        assert run("predict", "m", rows, "--out", f"p{suffix}") == 1
+    assert f"biv: p{suffix} {FULL}\n" in capsys.readouterr().err
+    assert names(here) == before
+    assert run("predict", "m", rows, "--out", f"p{suffix}") == 0
+    assert names(here) == sorted([*before, f"p{suffix}"])
+
+
+STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--stored")
+
+
+@pytest.mark.parametrize("suffix", ["svg", "csv"])
+def test_where_a_figure_or_table_does_not_fit_the_old_one_stays(
+    tmp_path, monkeypatch, capsys, suffix
+):
+    Store(tmp_path / "runs.sqlite").add(results_of(SMOKE["table1"].runs(1)).values())
+    path = tmp_path / f"table1-bike2011-smoke.{suffix}"
+    path.write_text("old")
+    no_room_for(monkeypatch, path.name)
+    reproduce = ("reproduce", "table1", *STORED, "--out", tmp_path, "--no-report")
+    assert run(*reproduce) == 1
+    assert f"biv: {path} {FULL}\n" in capsys.readouterr().err
+    assert path.read_text() == "old"
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+@pytest.mark.parametrize("suffix", ["md", "csv"])
+def test_where_claims_do_not_fit_the_old_ones_stay(tmp_path, monkeypatch, capsys, suffix):
+    runs = [run for claim in claims("bike2011", PRESETS["smoke"]).values() for run in claim.runs(1)]
+    Store(tmp_path / "runs.sqlite").add(results_of(runs).values())
+    path = tmp_path / f"claims-bike2011-smoke.{suffix}"
+    path.write_text("old")
+    no_room_for(monkeypatch, path.name)
+    assert run("claims", *STORED, "--out", tmp_path, "--no-report") == 1
+    assert f"biv: {path} {FULL}\n" in capsys.readouterr().err
+    assert path.read_text() == "old"
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+def test_where_a_store_does_not_fit_it_is_named(tmp_path, monkeypatch):
+    connect = sqlite3.connect
+
+    def small(*arguments, **settings):
+        connection = connect(*arguments, **settings)
+        connection.execute("PRAGMA max_page_count = 12")
+        return connection
+
+    store = Store(tmp_path / "runs.sqlite")
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(WriteError, match=rf"runs\.sqlite {FULL}"):
+        store.add(results_of(SMOKE["table1"].runs(1)).values())
+    assert len(store) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
+    no_room_for(monkeypatch, "biv-inspect.png")
+    assert run("inspect", "data.csv", *COLUMNS, "--json") == 1
+    said = capsys.readouterr()
+    assert f"biv-inspect.png {FULL}; the text is complete" in said.err
+    assert json.loads(said.out)["picture"] is None
+    assert names(Path()) == ["data.csv", "m"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("command", "name", "other"),
+    [
+        (("inspect",), "biv-inspect.png", "biv-inspect-2.png"),
+        (("inspect", "--picture", "own.svg"), "own.svg", None),
+        (("compare", "--folds", "2", "--jobs", "1"), "biv-compare.html", "biv-compare-2.html"),
+    ],
+    ids=["inspect", "a chosen name", "compare"],
+)
+def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "biv.workflows.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 2}
+    )
+
+    def before(operation, path):
+        if (operation, path.name) == ("create", name):
+            Path(name).write_text("another's")
+
+    monkeypatch.setattr(atomic_files, "before", before)
+    there = {*names(Path()), name}
+    assert run(*command, "data.csv", *COLUMNS) == (1 if other is None else 0)
+    assert Path(name).read_text() == "another's"
+    assert {*names(Path())} == there | ({other} if other else set())
+    said = capsys.readouterr()
+    if other is None:
+        assert "own.svg is there already: --force replaces it; the text is complete" in said.err
+    else:
+        assert said.out.endswith(f"\n{other}\n")
+
+
+@pytest.mark.usefixtures("here")
+def test_two_at_once_the_second_is_told(capsys):
+    who = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or choose"
+    with complete_or_none(Path("p.csv")) as file:
+        assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
+        assert re.search(f"biv: p.csv {who} another --out", capsys.readouterr().err)
+        file.write(b"x")
+    assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
+    assert "p.csv is there already" in capsys.readouterr().err
+    with exclusive(Path("m")):
+        assert run("train", "none.csv", *COLUMNS, "--out", "m", "--force") == 2
+        assert re.search(f"biv: m {who}", capsys.readouterr().err)  # before the table is read
+        assert run("predict", "m", "data.csv") == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_a_training_holds_its_folder(monkeypatch, capsys):
+    codes, real = [], Stack.run_epoch
+
+    def epoch(stack, *rest):
+        if not codes:
+            codes.append(run(*TRAIN, "--out", "new"))
+        real(stack, *rest)
+
+    monkeypatch.setattr(Stack, "run_epoch", epoch)
+    assert run(*TRAIN, "--out", "new") == 0
+    assert codes == [2]
+    assert "new is being written by another process" in capsys.readouterr().err
+
+
+def test_a_streamed_training_holds_its_folder_until_the_model_is_in_it(
+    tmp_path, monkeypatch, capsys
+):
+    write(tmp_path / "t.parquet", labelled(600))
+    out, held = tmp_path / "m", []
+    options = ("--target", "y", "--target-var", "v", "--stream", "--max-epochs", "1", "--out", out)
+
+    def hold(method):
+        def while_held(*given, **settings):
+            held.append(out.is_dir())
+            with pytest.raises(InUseError), exclusive(out):
+                pass
+            if len(held) == 1:
+                assert run("train", tmp_path / "t.parquet", *options) == 2
+                assert "m is being written by another process" in capsys.readouterr().err
+            return method(*given, **settings)
+
+        return while_held
+
+    monkeypatch.setattr(StreamedTraining, "run", hold(StreamedTraining.run))
+    monkeypatch.setattr(ModelFolder, "write", hold(ModelFolder.write))
+    assert run("train", tmp_path / "t.parquet", *options) == 0
+    assert held == [True, True]
+    with exclusive(out):
+        assert (out / "about.json").is_file()
+
+
+@pytest.fixture
+def usual_signals():
+    """Handlers as a terminal gives them: a process in the background may have to ignore SIGINT."""
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("here", "usual_signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_a_command_once_it_has_cleaned_up(monkeypatch, capsys, name):
+    number = getattr(signal, name)
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    finished = []
+
+    def predict(_, part):
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(30)
+        finally:  # more of them do not disturb
+            for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(os.getpid(), other)
+            finished.append(part)
+
+    monkeypatch.setattr(ModelFolder, "predict", predict)
+    assert run("predict", "m", "data.csv", "--out", "p.csv") == 128 + number
+    assert capsys.readouterr().err == "\nbiv: interrupted; nothing was written\n"
+    assert finished
+    assert names(Path()) == ["data.csv", "m"]
+    after = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    assert after == before
+
+
+@pytest.mark.usefixtures("here")
+def test_a_signal_to_be_ignored_is_ignored(monkeypatch):
+    """As `nohup` has it."""
+    real = ModelFolder.predict
+
+    def predict(self, part):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return real(self, part)
+
+    monkeypatch.setattr(ModelFolder, "predict", predict)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run("predict", "m", "data.csv", "--out", "p.csv") == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+STOPPED = """
+import os, signal, sys, time
+for number in (signal.SIGINT, signal.SIGHUP):  # which those started in the background may ignore
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+from biv import _files
+from biv.cli import _signals, main
+wanted, at, seen = sys.argv[1], int(sys.argv[2]), []
+def before(operation, path):
+    seen.append(operation)
+    if operation == wanted and seen.count(wanted) == at:
+        print("stopped", flush=True)
+        time.sleep(600)
+atomic_files.before = before
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@contextmanager
+def stopped(operation, at, *arguments):
+    """A command in a process of its own, at its n-th operation of a kind."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, operation, str(at), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while process.stdout.readline().strip() != "stopped":
+            assert process.poll() is None, process.stderr.read()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ended(process, number):
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said.strip()
+
+
+PREDICT = ("predict", "m", "data.csv", "--out", "p.csv")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_prediction_that_is_ended(here, name):
+    before = names(here)
+    with stopped("sync", 1, *PREDICT) as process:
+        code, said = ended(process, getattr(signal, name))
+    assert (code, said) == (128 + getattr(signal, name), "biv: interrupted; nothing was written")
+    assert names(here) == before
+
+
+@pytest.mark.slow
+def test_a_prediction_that_is_killed_and_run_again(here, capsys):
+    before = names(here)
+    with stopped("sync", 1, *PREDICT) as process:
+        assert run(*PREDICT) == 2
+        who = f"p.csv is being written by another process (pid {process.pid})"
+        assert who in capsys.readouterr().err
+        assert ended(process, signal.SIGKILL) == (-signal.SIGKILL, "")
+    assert names(here) == sorted([*before, ".p.csv.biv.tmp"])
+    assert run(*PREDICT) == 0
+    assert names(here) == sorted([*before, "p.csv"])
+    assert len(pd.read_csv("p.csv")) == len(pd.read_csv("data.csv"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("operation", "at", "kept"), [("make folder", 1, "old"), ("remove", 1, "new")]
+)
+@pytest.mark.usefixtures("here")
+def test_a_forced_training_that_is_killed_leaves_a_model(operation, at, kept, capsys):
+    """Before the new files are written, and when they are moved to their places.
+
+    tests/workflows/test_staging.py has all moments.
+    """
+    first = ModelFolder.read("m").about
+    with stopped(operation, at, *TRAIN, "--out", "m", "--force") as process:
+        assert ModelFolder.read("m").about["settings"]["random_state"] == (kept == "new")
+        assert run(*TRAIN, "--out", "m", "--force") == 2
+        assert (
+            f"m is being written by another process (pid {process.pid})" in capsys.readouterr().err
+        )
+        ended(process, signal.SIGKILL)
+    assert (ModelFolder.read("m").about == first) == (kept == "old")
+    assert run("predict", "m", "data.csv") == 0
+    assert run(*TRAIN, "--out", "m", "--force") == 0
+    assert set(names(Path("m"))) == WHOLE
+    assert ModelFolder.read("m").about["settings"]["random_state"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_behind_the_standard_output():
+    with Path("/dev/full").open("w") as out:
+        found = subprocess.run(
+            [sys.executable, "-m", "biv", "docs"], stdout=out, stderr=subprocess.PIPE, text=True
+        )
+    assert found.stderr == f"biv: the output {FULL}\n"
+    assert found.returncode == 1
+
+
+def test_exit_codes_are_in_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "exit codes: 0 all is done; 1 a run failed" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_a_signal_ends_a_cleanup_that_does_not_end_by_itself(monkeypatch):
+    """As where the first was raised in a place in which Python discards exceptions."""
+    monkeypatch.setattr(_signals, "CLEANUP_SECONDS", 0.0)
+
+    def end():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    with _signals.raised():
+        for _ in range(2):
+            with pytest.raises(_signals.Interrupted):
+                end()

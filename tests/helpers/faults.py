@@ -1,0 +1,32 @@
+"""Faults at a chosen call that writes."""
+
+import errno
+import os
+
+from biv._utils import atomic_files
+
+
+class Killed(BaseException):
+    """Stands for a kill: from here on, nothing on the disk changes."""
+
+
+def faults(monkeypatch, at=None, error=None, *, again=False):
+    """Count the operations; number `at` fails, and with `again` all later ones too."""
+    seen = []
+
+    def before(operation, path):
+        number = len(seen)
+        seen.append((operation, path.name))
+        if at is not None and (number == at or (again and number > at)):
+            raise error
+
+    monkeypatch.setattr(atomic_files, "before", before)
+    return seen
+
+
+def full():
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())

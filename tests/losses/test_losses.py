@@ -1,0 +1,225 @@
+"""What holds for one loss or another: their identities and their settings."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import biv
+from biv.epsilon import MinimumBatchSize
+from biv.losses._reduction import Recipe
+from biv.models import MLP
+from biv.training import Member, Schedule, train_reference, train_stack
+from helpers.cases import batch, gradient
+from helpers.trainings import FEATURES, triplets
+
+TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("base", ["mse", "mae", "huber"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "nothing",
+        "ignored",
+        "missing",
+        "trusted",
+        "diverged",
+        "tiny",
+        "huge",
+        "apart",
+        "all ignored",
+    ],
+)
+def test_the_plain_way_is_the_general_way(monkeypatch, dtype, base, spoil):
+    """Whatever the batch holds: the short way gives the same, or steps aside."""
+    pred, target, variance = batch(40, dtype=dtype)
+    if spoil == "ignored":
+        variance[3] = torch.inf
+    elif spoil == "missing":
+        target[3] = torch.nan
+    elif spoil == "trusted":
+        variance[3] = 0.0
+    elif spoil == "diverged":
+        pred[3], variance[3] = torch.inf, torch.inf
+    elif spoil in ("tiny", "huge"):
+        variance *= {"tiny": 1e-37, "huge": 1e37}[spoil]
+        pred = target + 1e-4 * pred  # with errors so small that their product with 1/σ² is lost
+    elif spoil == "apart":
+        variance[::2] *= 1e-12
+    elif spoil == "all ignored":
+        variance[:] = torch.inf
+    epsilons = (0.0, 0.05)
+
+    def results():
+        for epsilon in epsilons:
+            arguments = (target, variance)
+            options = {"epsilon": epsilon, "base": base}
+            yield biv.biv_loss(pred, *arguments, **options)
+            yield gradient(biv.biv_loss, pred, *arguments, **options)
+
+    short = list(results())
+    monkeypatch.setattr(Recipe, "_of_plain_labels", lambda *_: None)
+    torch.testing.assert_close(short, list(results()))
+
+
+def test_the_plain_way_is_taken_where_it_should_be(monkeypatch):
+    """A batch with nothing to leave out does not pay for what it does not have."""
+    monkeypatch.setattr(Recipe, "sums", lambda *_: pytest.fail("the general way was taken"))
+    pred, target, variance = batch(40, 2)
+    for validate_args in (True, False):
+        biv.biv_loss(pred, target, variance, validate_args=validate_args)
+        biv.BIVLoss(validate_args=validate_args)(pred, target, variance)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 3.0])
+def test_biv_is_torchs_own_weighted_mse(epsilon):
+    pred, target, variance = batch(30, 2)
+    expected = F.mse_loss(pred, target, weight=1 / (variance + epsilon))
+    torch.testing.assert_close(
+        biv.biv_loss(pred, target, variance, epsilon=epsilon), expected, **TIGHT
+    )
+
+
+def test_biv_tends_to_l2_as_epsilon_grows():
+    pred, target, variance = batch(30)
+    l2 = biv.l2_loss(pred, target)
+    gaps = [
+        abs(biv.biv_loss(pred, target, variance, epsilon=epsilon) - l2).item()
+        for epsilon in (1e0, 1e2, 1e4, 1e8)
+    ]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 1e-8 * l2.item() < gaps[0]
+
+
+def test_biv_without_epsilon_takes_its_limit_at_variance_zero():
+    pred, target, variance = batch(10)
+    variance[[2, 5]] = 0.0
+    exact = biv.biv_loss(pred, target, variance, epsilon=0.0)
+    torch.testing.assert_close(exact, F.mse_loss(pred[[2, 5]], target[[2, 5]]), **TIGHT)
+    torch.testing.assert_close(
+        biv.biv_loss(pred, target, variance, epsilon=1e-14), exact, rtol=1e-9, atol=0
+    )
+
+
+def test_cutoff_is_l2_on_the_kept_subset_and_strict():
+    pred, target, variance = batch(30)
+    threshold = variance.median().item()  # an element's own variance: strictly below leaves it out
+    kept = variance < threshold
+    assert 0 < kept.sum() < 30
+    expected = biv.l2_loss(pred[kept], target[kept])
+    loss = biv.cutoff_loss(pred, target, variance, threshold=threshold)
+    torch.testing.assert_close(loss, expected, **TIGHT)
+    assert biv.cutoff_loss(pred, target, variance, threshold=1e-9).item() == 0
+    torch.testing.assert_close(
+        biv.cutoff_loss(pred, target, variance, threshold=float("inf")), biv.l2_loss(pred, target)
+    )
+
+
+def test_a_linear_model_trained_by_biv_meets_weighted_least_squares():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    _, noise, variance = batch(60, seed=2)
+    y = x @ torch.tensor([1.0, -2.0, 0.5]).double() + noise * variance.sqrt()
+    w = 1 / variance
+    closed_form = torch.linalg.solve(x.T @ (w[:, None] * x), x.T @ (w * y))
+
+    beta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [beta],
+        max_iter=200,
+        tolerance_grad=1e-12,
+        tolerance_change=0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        loss = biv.biv_loss(x @ beta, y, variance, epsilon=0.0)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.testing.assert_close(beta.detach(), closed_form, rtol=1e-8, atol=1e-8)
+    unweighted = torch.linalg.lstsq(x, y[:, None]).solution[:, 0]
+    assert (beta.detach() - unweighted).abs().max() > 1e-3  # the two are told apart
+
+
+@pytest.mark.parametrize("epsilon", [0.05, MinimumBatchSize(fraction=0.5)])
+def test_a_stack_trains_per_output_as_the_readable_loop_does(epsilon):
+    rows = triplets(0, rows=90, outputs=3, dtype=torch.float64)
+    rows.y[5:, 1], rows.variance[:, 2] = torch.nan, 1e-3 * rows.variance[:, 2]
+    loss = biv.BIVLoss(epsilon, per_output=True)
+    model, schedule = MLP(FEATURES, (5,), 3), Schedule(epochs=2, batch_size=20)
+    member = Member(rows, None, loss, seed=1)
+    (trained,) = train_stack(model, [member], schedule)
+    module = model(member.generators()[0]).double()
+    history = train_reference(module, member, schedule)
+    for name in ("train_loss", "effective_batch_size"):
+        expected = getattr(history, name)
+        np.testing.assert_allclose(getattr(trained.history, name), expected, rtol=1e-9)
+
+
+def test_settings_may_change_between_batches():
+    """An ε schedule: what the module shows is what it does."""
+    pred, target, variance = batch(20)
+    loss, cutoff = biv.BIVLoss(), biv.CutoffLoss(1.0)
+    loss.epsilon, loss.base, cutoff.threshold = 2.0, "mae", 0.5
+    expected = biv.biv_loss(pred, target, variance, epsilon=2.0, base="mae")
+    assert torch.equal(loss(pred, target, variance), expected)
+    assert repr(loss) == "BIVLoss(epsilon=2.0, base='mae')"
+    expected = biv.cutoff_loss(pred, target, variance, threshold=0.5)
+    assert torch.equal(cutoff(pred, target, variance), expected)
+
+
+@pytest.mark.parametrize(
+    "number", [np.float32(0.5), np.array(0.5), Fraction(1, 2), torch.tensor(0.5), np.float64(0.5)]
+)
+def test_settings_of_any_kind_of_number(number):
+    pred, target, variance = batch(20, dtype=torch.float32)
+    for function, name in (
+        (biv.biv_loss, "epsilon"),
+        (biv.iv_loss, "epsilon"),
+        (biv.cutoff_loss, "threshold"),
+    ):
+        loss = function(pred, target, variance, **{name: number})
+        assert loss.dtype == torch.float32
+        assert torch.equal(loss, function(pred, target, variance, **{name: 0.5}))
+
+
+@pytest.mark.parametrize("infinity", [float("inf"), np.float32("inf"), torch.tensor(torch.inf)])
+def test_an_infinite_threshold_keeps_all(infinity):
+    pred, target, variance = batch(20)
+    assert biv.cutoff_loss(pred, target, variance, threshold=infinity) == biv.l2_loss(pred, target)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(torch.float32, 0.7), (torch.float16, 0.1), (torch.float64, 0.7)]
+)
+def test_a_cutoff_is_decided_in_the_precision_of_the_variance(dtype, value):
+    pred, target, _ = batch(2)
+    variance = torch.tensor([value, value / 2], dtype=dtype)
+    assert biv.cutoff_weights(variance, value).tolist() == [0, 1]
+    loss = biv.cutoff_loss(pred, target, variance, threshold=value)
+    assert loss == biv.l2_loss(pred[1:], target[1:])
+
+
+def test_a_left_out_element_is_no_trouble_to_any_base():
+    """One that is undefined at 0, at 1, or where prediction and target meet."""
+    pred, target, variance = batch(6)
+    pred, target = pred.abs() + 0.1, target.abs() + 3.0
+    mask = torch.tensor([True, True, False, True, False, True])
+    for base in (
+        lambda f, y: (f - y).abs().sqrt(),
+        lambda f, y: f - y * f.log(),
+        lambda f, y: ((f - y) / y).square() / (1 - f).square(),
+    ):
+        pred[~mask] = target[~mask] = torch.nan
+        options = {"base": base, "mask": mask}
+        assert biv.biv_loss(pred, target, variance, **options).isfinite()
+        found = gradient(biv.biv_loss, pred, target, variance, **options)
+        assert found.isfinite().all()
+        assert not found[~mask].any()

@@ -1,0 +1,495 @@
+"""Reports as text: what is escaped, what they are made of, and what the command refuses."""
+
+import dataclasses
+import itertools
+import json
+import math
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biv
+from biv.cli import main
+from biv.paper.artefacts import BIV, PRESETS, artefacts
+from biv.paper.report import figures, paper_page, tables
+from biv.paper.store import Store
+from biv.report import model_page
+from biv.report.charts import (
+    CONTRAST,
+    DARK_CONTRAST,
+    DARK_PAGE,
+    LIGHT_PAGE,
+    Chart,
+    Colour,
+    Panel,
+    Series,
+    contrast,
+    rounded,
+)
+from biv.report.page import Cell, Commands, Page, Section, Table, Text, clean, quoted
+from biv.workflows import ModelFolder
+from biv.workflows.schemas import read_comparison
+from helpers.commands import COLUMNS, SMALL, data
+from helpers.paper_runs import results_of
+
+pytest.importorskip("plotly", reason="no report without plotly")
+BAD = "</script><script>alert(1)</script>\"'<!-- ]]> \u2028 &lt;"
+RAW = ("<script>alert", "<!-- ]]>", "'<!--")
+
+
+class Elements(HTMLParser):
+    """Names of all elements, and the texts of those that are not scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.names, self.texts, self.attributes = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def page_of(*parts, **more):
+    return Page("t", "about", "answer", [Section("one", "One", parts)], **more)
+
+
+def chart(name="a", **more):
+    panel = Panel(name, name, name, [Series(name, [1.0, 2.0], [0.1, math.nan])], name, **more)
+    return Chart("c", name, [panel], dict.fromkeys((name, "b"), Colour("#000000", "#ffffff")))
+
+
+def test_whatever_a_text_says_it_is_text():
+    table = Table("t", BAD, [BAD, "b"], [[BAD, Cell(BAD, BAD)]])
+    parts = [Text(BAD), Commands([BAD]), table, chart(BAD)]
+    whole = Page(BAD, BAD, BAD, [Section("one", BAD, parts)], made=BAD, answers=[BAD]).html()
+    own = Elements(re.sub(r"<script.*?</script>", "", whole, flags=re.DOTALL))
+    assert "script" not in own.names
+    assert sum(BAD in text for text in own.texts) >= 8
+    scripts = re.findall(r"<script[^>]*>(.*?)</script>", whole, re.DOTALL)
+    assert len(scripts) == 3
+    held = json.loads(scripts[0])
+    assert held["c"]["panels"][0]["title"] == BAD
+    assert not any(raw in scripts[0] for raw in RAW)
+
+
+def test_a_policy_lets_nothing_be_fetched_and_no_other_script_run():
+    one, two = page_of(Text("a")).html(), page_of(Text("b")).html()
+    policies = [re.search(r'Policy" content="([^"]+)"', text).group(1) for text in (one, two)]
+    assert all(policy.startswith("default-src 'none'; script-src 'nonce-") for policy in policies)
+    assert policies[0] != policies[1]  # what is in the page decides the word
+    assert one == page_of(Text("a")).html()
+    nonce = re.search(r"'nonce-(\w{64})'", one).group(1)
+    assert one.count(f'<script nonce="{nonce}">') == 2
+    links = re.findall(r'(?:src|href)="([^"]*)"', one.split("<script", 1)[0])
+    assert links
+    assert all(link.startswith("#") for link in links)
+
+
+def test_letters_that_no_file_can_hold_do_not_stop_a_report(tmp_path):
+    words = "bad \udc80 \x07 name"
+    path = Page(words, words, words, [], parts=[Text(words)]).write(tmp_path / "r.html")
+    assert path.read_text(encoding="utf-8").count("bad � � name") == 5
+
+
+def test_names_have_an_end():
+    assert clean("x" * 10_000, 80) == "x" * 79 + "…"
+    heading = Page("y" * 10_000, "", "", []).html()
+    assert "y" * 201 not in heading
+
+
+@pytest.mark.parametrize("colour", [*figures.METHOD_COLOURS.values(), "#bddf26", "#440154"])
+def test_colours_stand_out_on_light_and_dark(colour):
+    light, dark = Colour.of(colour)
+    assert contrast(light, LIGHT_PAGE) >= CONTRAST
+    assert contrast(dark, DARK_PAGE) >= DARK_CONTRAST
+
+
+def test_the_pages_behind_the_colours_are_those_of_the_style_sheet():
+    style = (Path(biv.__file__).parent / "report/assets/report.css").read_text(encoding="utf-8")
+    found = re.findall(r"--panel: (#\w{6})", style)
+    assert set(found) == {LIGHT_PAGE, DARK_PAGE}
+
+
+def test_lines_can_be_told_apart_without_colours():
+    names = ["L2", "BIV", "GT", "C"]
+    told = Chart("c", "", [], dict.fromkeys(names, Colour("#000000", "#ffffff"))).told()["names"]
+    assert [own["name"] for own in told] == names
+    assert told[1]["dash"] == "solid"
+    assert len({own["dash"] for own in told}) == 4
+
+
+def test_numbers_of_a_chart_are_short_and_never_nan():
+    assert rounded([1 / 3, math.inf, -math.nan, 12_345_678.9]) == [0.33333, None, None, 12_346_000]
+    text = json.dumps(chart().told(), allow_nan=False)
+    assert "NaN" not in text
+
+
+def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
+    """Of made-up results: panels, colours, bands, words."""
+    store = Store(tmp_path / "runs.sqlite")
+    grid = artefacts("bike2011", PRESETS["smoke"])
+    runs = list(dict.fromkeys(run for a in grid.values() for run in a.runs(2)))
+    results = results_of(runs)
+    store.add(results.values())
+    (chosen,) = paper_page.contents(store)
+    assert (chosen.dataset, chosen.preset, chosen.seeds) == ("bike2011", "smoke", 2)
+    page = paper_page.page(store, chosen, "results")
+    charts = {chart.key: chart for chart in page.charts()}
+    assert {"table1-beside", "table1-curves", *(f"fig{k:02}" for k in range(1, 16))} == set(charts)
+    for name, artefact in grid.items():
+        drawn = charts["table1-curves" if name == "table1" else name]
+        for panel, found in zip(artefact.panels, drawn.panels, strict=True):
+            assert [line.label for line in panel.lines] == [s.name for s in found.series]
+            for series in found.series:
+                assert len(series.x) == len(series.y) <= paper_page.POINTS
+                assert series.name in drawn.colours
+                assert series.name in found.says
+                assert (np.array(series.low) <= np.array(series.y)).all()
+                assert (np.array(series.high) >= np.array(series.y)).all()
+
+
+def test_a_thinned_curve_keeps_its_ends():
+    assert paper_page._thinned(3).tolist() == [0, 1, 2]
+    places = paper_page._thinned(2_000)
+    assert (places[0], places[-1], len(places)) == (0, 1999, paper_page.POINTS)
+
+
+def test_differences_to_the_paper_at_a_glance():
+    lower, higher, same = (paper_page._gauge(apart) for apart in (-0.1, 3.0, 0.001))
+    assert (lower.text, higher.text, same.text) == ("10% lower", "300% higher", "the same")
+    widths = [
+        float(re.search(r'width="([\d.]+)"', cell.drawing).group(1)) for cell in (lower, higher)
+    ]
+    assert widths == [pytest.approx(7.0), pytest.approx(28.0)]  # the longest fills its half
+    assert paper_page._gauge(math.nan).text == ""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    path = data(folder / "data.csv")
+    options = [str(path), *COLUMNS, *SMALL, "--out", str(folder / "model")]
+    assert main(["train", *options]) == 0
+    return folder / "model"
+
+
+def texts(page):
+    return " ".join(Elements(page.html().split('<script type="application/json"', 1)[0]).texts)
+
+
+def test_a_report_without_a_comparison_says_how_to_have_one(model):
+    page = model_page.of_model(ModelFolder.read(model), "model")
+    said = texts(page)
+    table = model.parent / "data.csv"
+    assert f"biv compare {table} --target y --target-std s --features " in said
+    assert "weighting by these error bars should be worth" in page.answer
+    assert f"biv train {model.parent / 'data.csv'} --target y" in said
+
+
+def test_a_report_is_made_again_from_the_folder_alone(model, tmp_path, capsys):
+    (model.parent / "data.csv").rename(tmp_path / "elsewhere.csv")
+    try:
+        assert main(["report", str(model), "-o", str(tmp_path / "again.html")]) == 0
+    finally:
+        (tmp_path / "elsewhere.csv").rename(model.parent / "data.csv")
+    assert capsys.readouterr().out.strip() == str(tmp_path / "again.html")
+    again, first = (
+        (tmp_path / "again.html").read_text("utf-8"),
+        (model / "report.html").read_text("utf-8"),
+    )
+    assert again == first
+
+
+def test_without_error_bars_there_is_a_report_too(model, tmp_path):
+    table = model.parent / "data.csv"
+    options = ["--target", "y", "--ignore", "s", *SMALL, "--out", str(tmp_path / "m")]
+    assert main(["train", str(table), *options]) == 0
+    said = texts(model_page.of_model(ModelFolder.read(tmp_path / "m"), "m"))
+    assert "There were no error bars" in said
+    assert "What weighting bought" not in said
+    assert "Calibration of the intervals" in said
+
+
+@pytest.mark.parametrize(
+    ("told", "first"),
+    [
+        ("Use the error bars: with them 5.0% lower than without. The lowest is BIV.",
+         "Use the error bars: with them 5.0% lower than without."),
+        ("These labels do not decide it. Error bars go with the label.", "These labels do not decide it."),
+        ("Do not use them.", "Do not use them."),
+    ],
+)  # fmt: skip
+def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
+    evidence = ModelFolder.read(model).evidence
+    answers = model_page._answers(evidence, {"recommendation": told})
+    assert answers[0] == first
+    assert " ".join(answers) == told
+
+
+@pytest.mark.parametrize(
+    ("worth", "words"),
+    [(1.02, "differ too little"), (2.5, "2.5 times as many labels"), (None, "no noise at all")],
+)
+def test_what_error_bars_alone_say(model, worth, words):
+    evidence = ModelFolder.read(model).evidence
+    evidence = dataclasses.replace(evidence, bars=evidence.bars | {"worth": worth})
+    assert words in model_page._answers(evidence, None)[0]
+
+
+def changed(model, **result):
+    """A page whose fit had found something else."""
+    folder = ModelFolder.read(model)
+    about = {**folder.about, "result": {**folder.about["result"], **result}}
+    return model_page.of_model(dataclasses.replace(folder, about=about), "m")
+
+
+def test_a_page_says_what_the_command_says_beside_its_scores(model):
+    folder = ModelFolder.read(model)
+    assert folder.about["result"]["finding"] == folder.evidence.finding
+    assert not any("Finding" in said for said in changed(model).answers)
+    wrong = {"kind": "too large", "text": "the error bars are larger than the noise"}
+    evidence = dataclasses.replace(folder.evidence, finding=wrong)
+    answers = model_page.of_model(dataclasses.replace(folder, evidence=evidence), "m").answers
+    assert answers[-1] == f"Finding about the error bars: {wrong['text']}."
+    asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
+                    r2_all_labels_alike_stderr=0.01)  # fmt: skip
+    assert asked.answers[-1].startswith("How was σ obtained?")
+    told = changed(model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5).answers[-1]
+    assert "rank correlation +0.50" in told
+    assert "squared error is 7.5" in told
+
+
+def test_a_model_that_predicts_nothing_says_so_first(model):
+    page = changed(model, r2=0.003, r2_stderr=0.01)
+    assert page.answer.startswith("The model predicts next to nothing of these labels: R² 0.003")
+    assert "should be worth" in page.answers[0]
+
+
+def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
+    table = data(tmp_path / "data.csv")
+    frame = pd.read_csv(table)
+    frame.loc[[4, 9], "s"] = np.nan
+    frame.loc[4, "y"] += 1e4
+    frame.to_csv(table, index=False)
+    options = [*COLUMNS, *SMALL, "--unknown-variance", "median", "--out", str(tmp_path / "m")]
+    assert main(["train", str(table), *options]) == 0
+    folder = ModelFolder.read(tmp_path / "m")
+    assert folder.evidence.bars["count"] == 148
+    first = folder.evidence.look_at[0]
+    assert (first["where"], first["sigma_unknown"]) == (f"{table}, row 5", True)
+    said = texts(model_page.of_model(folder, "m"))
+    assert "(taken)" in said
+    assert "148 labels that have one, of 150" in said
+
+
+def test_a_stream_shows_whose_error_bars_it_shows(model):
+    folder = ModelFolder.read(model)
+    evidence = dataclasses.replace(folder.evidence, rows=6_000)
+    said = texts(model_page.of_model(dataclasses.replace(folder, evidence=evidence), "m"))
+    assert "σ² of 150 labels that were held out, of 6,000" in said
+
+
+def methods_told(*above):
+    names = ["BIV", "L2", "BIV, shuffled variances", "linear, weighted"]
+    rows = [
+        {"method": n, "mse": 1 + a, "mse_stderr": 0.5, "above_best": a, "above_best_stderr": 0.1}
+        for n, a in zip(names, above, strict=True)
+    ]
+    return {"label_variance": 2.0, "methods": rows}
+
+
+def test_methods_are_drawn_by_their_paired_differences():
+    (panel,) = model_page._methods_chart(methods_told(0.0, 0.4, 0.8, 0.6)).panels
+    first = panel.series[0]
+    assert (list(first.x), list(first.y)) == ([0.0], ["BIV"])
+    others = dict(zip(panel.series[2].y, panel.series[2].x, strict=True))
+    assert others == {"L2": 0.2, "linear, weighted": 0.3}
+    assert panel.series[2].high[0] == pytest.approx(0.2 + 1.96 * 0.05)
+    assert panel.x_range is None
+
+
+def test_a_method_that_is_lost_does_not_squeeze_the_others():
+    chart = model_page._methods_chart(methods_told(0.0, 0.4, 0.6, 4e5))
+    assert chart.panels[0].x_range[1] < 10
+    assert "Beyond the axis: linear, weighted." in chart.caption
+
+
+def test_faces_have_a_report(tmp_path):
+    """Whose batches are not of the usual size."""
+    store = Store(Path(__file__).parents[2] / "paper/faces/runs.sqlite")
+    (chosen,) = paper_page.contents(store)
+    page = paper_page.page(store, chosen, "paper/faces")
+    colours = next(c for c in page.charts() if c.key == "table1-curves").colours
+    assert colours["BIV"] == Colour.of(figures.METHOD_COLOURS[BIV])
+    assert page.write(tmp_path / "faces.html").stat().st_size < 8e6
+
+
+def test_half_a_figure_is_no_figure(tmp_path):
+    store = Store(tmp_path / "runs.sqlite")
+    grid = artefacts("bike2011", PRESETS["smoke"])
+    store.add(results_of(grid["table1"].runs(1)).values())
+    page = paper_page.page(store, paper_page.contents(store)[0], "results")
+    keys = {chart.key for chart in page.charts()}
+    assert {"table1-curves", "fig03", "fig12"} <= keys  # of which all panels have lines
+    assert not {"fig02", "fig09", "fig14"} & keys
+    (claims,) = [section for section in page.sections if section.key == "claims"]
+    assert ">not run<" not in claims.parts[1].html()
+    assert len(claims.parts[1].rows) < 20
+
+
+def test_tables_say_in_columns_what_they_show(tmp_path):
+    store = Store(tmp_path / "runs.sqlite")
+    grid = artefacts("bike2011", PRESETS["smoke"])
+    results = results_of(grid["table1"].runs(3))
+    columns = tables.cells(grid["table1"], results, 3)
+    table = paper_page._cells(columns)
+    first = columns[0][0].ours
+    values = dict(zip(table.columns, (cell.raw for cell in table.rows[0]), strict=True))
+    assert float(values["ours"]) == first.lowest
+    assert float(values["± ours"]) == first.lowest_std
+    assert (values["paper"], values["± paper"]) == ("0.327", "0.056")
+    assert len(store) == 0
+
+
+def test_a_whole_number_is_written_as_one():
+    assert (Cell("5", 5.0).raw, Cell("x", 0.5).raw, Cell("", math.nan).raw) == ("5", "0.5", "")
+
+
+def test_a_name_turns_nothing_round():
+    assert quoted("\u202eabc").startswith("“\u2068")
+    assert quoted("\u202eabc").endswith("\u2069”")
+
+
+def test_a_report_may_go_into_the_folder_of_its_model(model, tmp_path, capsys):
+    table, out = model.parent / "data.csv", tmp_path / "m"
+    assert (
+        main(
+            [
+                "train",
+                str(table),
+                *COLUMNS,
+                *SMALL,
+                "--out",
+                str(out),
+                "--report",
+                str(out / "page.html"),
+            ]
+        )
+        == 0
+    )
+    assert (out / "page.html").is_file()
+    assert "is not a folder" in fails(
+        capsys,
+        "train",
+        table,
+        *COLUMNS,
+        "--out",
+        tmp_path / "n",
+        "--report",
+        tmp_path / "o" / "p.html",
+    )
+
+
+def fails(capsys, *arguments):
+    assert main([str(a) for a in arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_is_no_source_is_refused(model, tmp_path, capsys):
+    assert "nowhere is not there" in fails(capsys, "report", "nowhere")
+    assert "must be a model folder" in fails(capsys, "report", tmp_path)
+    (tmp_path / "runs.sqlite").write_text("no store")
+    assert "is not a store" in fails(capsys, "report", tmp_path)
+    assert "--comparison is for a model" in fails(
+        capsys, "report", tmp_path, "--comparison", "c.json"
+    )
+    assert "are for a store of runs" in fails(capsys, "report", model, "--preset", "paper")
+    Store(tmp_path / "empty" / "runs.sqlite")
+    assert "found none at all" in fails(capsys, "report", tmp_path / "empty")
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_nothing_is_overwritten(model, tmp_path, capsys):
+    out = tmp_path / "r.html"
+    out.write_text("mine")
+    assert "--force replaces it" in fails(capsys, "report", model, "-o", out)
+    assert out.read_text() == "mine"
+    assert main(["report", str(model), "-o", str(out), "--force"]) == 0
+    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "must end in .html" in fails(capsys, "report", model, "-o", tmp_path / "r.pdf")
+    assert "is not a folder" in fails(capsys, "report", model, "-o", tmp_path / "no" / "r.html")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "must be what `biv compare --json` prints"),
+        ("[]", "must be what `biv compare --json` prints"),
+        ('{"target": "y", "methods": [{"method": 3}]}', "methods[0].method must be str; found int"),
+    ],
+)
+def test_a_comparison_must_be_one_of_this_label(model, tmp_path, capsys, content, message):
+    (tmp_path / "c.json").write_text(content)
+    assert message in fails(capsys, "report", model, "--comparison", tmp_path / "c.json")
+    with pytest.raises(ValueError, match="biv compare --json"):
+        read_comparison(Path(__file__), "y")
+
+
+def test_without_plotly_the_rest_is_done_and_said(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setattr("importlib.util.find_spec", _without("plotly"))
+    assert "pip install plotly, or biv[report]" in fails(capsys, "report", model)
+    table = model.parent / "data.csv"
+    small = [*COLUMNS, *SMALL, "--out", str(tmp_path / "m")]
+    assert main(["train", str(table), *small]) == 0
+    assert "no report: it needs plotly" in capsys.readouterr().err
+    assert not (tmp_path / "m" / "report.html").exists()
+    assert "needs plotly" in fails(
+        capsys, "train", table, *COLUMNS, "--out", tmp_path / "n", "--report", tmp_path / "n.html"
+    )
+    assert not (tmp_path / "n").exists()  # said before the training, not after it
+
+
+def _without(name):
+    from importlib.util import find_spec
+
+    return lambda asked, *rest: None if asked == name else find_spec(asked, *rest)
+
+
+def test_an_older_folder_is_told_to_be_trained_again(model, tmp_path, capsys):
+    folder = ModelFolder.read(model)
+    dataclasses.replace(folder, evidence=None).write(tmp_path)
+    assert "has no evidence.json" in fails(capsys, "report", tmp_path)
+    (tmp_path / "evidence.json").write_text('{"format": "biv evidence 0"}')
+    assert "found 'biv evidence 0'" in fails(capsys, "report", tmp_path)
+    (tmp_path / "evidence.json").write_text("{")
+    assert "evidence.json is damaged" in fails(capsys, "report", tmp_path)
+    table = model.parent / "data.csv"  # predictions do without it
+    assert main(["predict", str(tmp_path), str(table), "--out", str(tmp_path / "p.csv")]) == 0
+
+
+def test_a_store_of_several_kinds_says_which_is_shown(tmp_path, capsys):
+    store = Store(tmp_path / "runs.sqlite")
+    for dataset, seeds in (("bike2011", 2), ("bike", 1)):
+        grid = artefacts(dataset, PRESETS["smoke"])
+        store.add(results_of(grid["fig03"].runs(seeds)).values())
+    assert [c.dataset for c in paper_page.contents(store)] == ["bike2011", "bike"]
+    assert main(["report", str(tmp_path), "-o", str(tmp_path / "a.html")]) == 0
+    assert "--dataset and --preset choose others" in capsys.readouterr().err
+    options = ["--dataset", "bike", "-o", str(tmp_path / "b.html")]
+    assert main(["report", str(tmp_path), *options]) == 0
+    assert "note" not in capsys.readouterr().err
+    titles = [(tmp_path / f"{name}.html").read_text("utf-8").split("<p>", 2)[1] for name in "ab"]
+    assert "first year of Bike" in titles[0]
+    assert "on Bike Sharing" in titles[1]
+    for path, other in itertools.pairwise([tmp_path / "a.html", tmp_path / "b.html"]):
+        assert path.read_bytes() != other.read_bytes()

@@ -1,0 +1,367 @@
+"""Reports in a real browser: nothing is fetched, nothing complains, everything can be used."""
+
+import csv
+import json
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biv.cli import main
+from biv.paper.report import paper_page
+from biv.paper.store import Store
+from helpers.browser import Opened, browser
+
+pytest.importorskip("plotly", reason="no report without plotly")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+LARGEST = 8_000_000  # bytes
+# What runs if any of it is taken for HTML, and what would turn a page round or tear it apart.
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;</script>"
+RIGHT_TO_LEFT = "\u202eشريط الخطأ שגיאה"
+LONG = "x" * 10_000
+
+
+@pytest.fixture(scope="module")
+def started():
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    """Of the committed store: 720 runs, all figures, all claims."""
+    out = tmp_path_factory.mktemp("paper") / "paper.html"
+    assert main(["report", str(ROOT / "paper/results"), "-o", str(out)]) == 0
+    return out
+
+
+def table(folder, target="y", rows=200):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 2))
+    std = rng.uniform(0.1, 1.5, rows)
+    y = x[:, 0] + std * rng.normal(size=rows)
+    y[7] += 40.0  # a row to look at
+    frame = pd.DataFrame({"a": x[:, 0], HOSTILE: x[:, 1], LONG: x[:, 1] ** 2, target: y, "s": std})
+    path = folder / "data <b>&'.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A model with its comparison, of a table whose names are as bad as can be."""
+    folder = tmp_path_factory.mktemp("own")
+    target = "t" + HOSTILE + RIGHT_TO_LEFT + LONG
+    path = table(folder, target)
+    columns = ["--target", target, "--target-std", "s"]
+    with (folder / "comparison.json").open("w", encoding="utf-8") as out, redirect_stdout(out):
+        compared = ["compare", str(path), *columns, "--folds", "2", "--jobs", "2", "--json"]
+        assert main([*compared, "--report", str(folder / "compare.html")]) == 0
+    small = ["--members", "4", "--max-epochs", "5", "--out", str(folder / "model")]
+    told = ["--comparison", str(folder / "comparison.json")]
+    assert main(["train", str(path), *columns, *small, *told]) == 0
+    return folder
+
+
+def pages(folder):
+    return [folder / "model" / "report.html", folder / "compare.html"]
+
+
+def charts_hold(opened):
+    """What every report must do, of any data."""
+    page = opened.page
+    opened.draw_all()
+    plots = page.locator(".plot").count()
+    assert plots == page.locator(".plot[data-drawn]").count() > 0
+    assert opened.complaints == []
+    assert len(opened.requests) == 1  # the file itself
+
+
+def test_the_paper_draws_everything_and_asks_for_nothing(started, paper):
+    assert paper.stat().st_size < LARGEST
+    with Opened(started, paper) as opened:
+        charts_hold(opened)
+        text = opened.page.locator("main").inner_text()
+        for words in ("Table 1: ours beside the paper's", "Figure 15, VarNoise", "7 hold"):
+            assert words in text
+        assert "biv reproduce all --dataset bike --preset paper --seeds 5" in text
+        assert opened.page.locator("#claims tbody").first.locator("tr").count() == 20
+
+
+def test_a_method_that_is_switched_off_disappears(started, paper):
+    with Opened(started, paper) as opened:
+        page = opened.page
+        figure = page.locator("figure[data-chart=fig03]")
+        figure.scroll_into_view_if_needed()
+        figure.locator(".plot .main-svg").first.wait_for()
+        lines = figure.locator(".scatterlayer .trace")
+        before = lines.count()
+        switch = figure.get_by_label("BIV", exact=True)
+        switch.focus()
+        page.keyboard.press("Space")  # as a keyboard has it
+        assert not switch.is_checked()
+        page.wait_for_function(
+            "([f, n]) => document.querySelectorAll(f).length === n",
+            arg=["figure[data-chart=fig03] .scatterlayer .trace", before - 2],  # line and band
+        )
+        page.keyboard.press("Space")
+        page.wait_for_function(
+            "([f, n]) => document.querySelectorAll(f).length === n",
+            arg=["figure[data-chart=fig03] .scatterlayer .trace", before],
+        )
+
+
+def ranges(page, key):
+    return page.evaluate(
+        "key => document.querySelector(`figure[data-chart=${key}] .plot`)._fullLayout.xaxis.range",
+        key,
+    )
+
+
+def test_charts_zoom_by_mouse_and_keyboard_and_tell_values(started, paper):
+    with Opened(started, paper) as opened:
+        page = opened.page
+        plot = page.locator("figure[data-chart=fig03] .plot")
+        plot.scroll_into_view_if_needed()
+        plot.locator(".main-svg").first.wait_for()
+        whole = ranges(page, "fig03")
+        box = plot.bounding_box()
+        middle, height = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        for step in range(60):  # down a column until a curve is below the pointer
+            page.mouse.move(middle, box["y"] + box["height"] * (0.1 + 0.012 * step))
+            if plot.locator(".hoverlayer .hovertext").count():
+                break
+        assert "test MSE" in plot.locator(".hoverlayer .hovertext").first.text_content()
+        page.mouse.move(middle - 80, height - 60)
+        page.mouse.down()
+        page.mouse.move(middle + 80, height + 60, steps=5)
+        page.mouse.up()
+        page.wait_for_timeout(300)
+        low, high = ranges(page, "fig03")
+        assert whole[0] < low < high < whole[1]
+        plot.focus()
+        page.keyboard.press("0")
+        page.wait_for_timeout(300)
+        assert ranges(page, "fig03") == pytest.approx(whole)
+        page.keyboard.press("+")
+        page.wait_for_timeout(300)
+        low, high = ranges(page, "fig03")
+        assert high - low == pytest.approx(0.8 * (whole[1] - whole[0]))
+        assert opened.complaints == []
+
+
+def test_tables_sort_copy_and_download(started, paper, tmp_path):
+    with Opened(started, paper, accept_downloads=True) as opened:
+        page = opened.page
+        section = page.locator("#table1 .table").first
+        methods = section.locator("tbody tr td:nth-child(2)")
+        first = methods.all_inner_texts()
+        head = section.locator("thead button").nth(2)
+        head.click()
+        column = section.locator("th[aria-sort=ascending]")
+        assert column.inner_text().startswith("ours")
+        values = section.locator("tbody tr td:nth-child(3)").evaluate_all(
+            "cells => cells.map(cell => Number(cell.dataset.value))"
+        )
+        assert values == sorted(values)
+        assert len(values) == len(first)
+        head.click()
+        assert section.locator("th[aria-sort=descending]").count() == 1
+        with page.expect_download() as waiting:
+            section.get_by_role("button", name="Download CSV").click()
+        waiting.value.save_as(tmp_path / "table1.csv")
+        with (tmp_path / "table1.csv").open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.reader(file))
+        assert rows[0][:3] == ["noise", "method", "ours"]
+        assert [float(row[2]) for row in rows[1:]] == values[::-1]
+        assert rows[0][3:7] == ["± ours", "diverged", "paper", "± paper"]
+        section.get_by_role("button", name="Copy").click()
+        page.get_by_text("Copied.").wait_for()
+        assert opened.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (360, "dark"), (768, "light"), (1280, "dark")]
+)
+def test_no_width_scrolls_sideways_and_text_stands_out(started, paper, own, width, scheme):
+    for path in (*pages(own), *([paper] if (width, scheme) == (360, "dark") else [])):
+        with Opened(started, path, width=width, scheme=scheme) as opened:
+            charts_hold(opened)
+            page = opened.page
+            for summary in page.locator("details > summary").all():
+                summary.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            wide = page.evaluate(
+                "[...document.querySelectorAll('body *')].filter(e => !e.closest('.plot, .scroll, pre, .skip')"
+                " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+            )
+            assert wide == []
+            back, ink = page.evaluate(
+                "(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))"
+            )
+            bright = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (back, ink)]
+            assert (bright[0] > bright[1]) == (scheme == "light")
+
+
+def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
+    with Opened(started, pages(own)[0], scheme="dark") as opened:
+        page = opened.page
+        assert page.locator(".plot[data-drawn]").count() < page.locator(".plot").count()
+        page.emulate_media(media="print")
+        page.wait_for_function(
+            "document.querySelectorAll('.plot[data-drawn]').length === document.querySelectorAll('.plot').length"
+        )
+        assert (
+            page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        )
+        assert not page.locator("nav").is_visible()
+        widths = page.locator(".plot > .plot-container").evaluate_all(
+            "plots => plots.map(p => p.getBoundingClientRect().width)"
+        )
+        assert max(widths) <= 660  # pixels of a page, upright
+        printed = page.pdf()
+        assert printed.startswith(b"%PDF")
+        page.emulate_media(media="screen")
+        page.wait_for_timeout(500)
+        assert page.evaluate(
+            "[...document.querySelectorAll('.plot')].every(p => p._fullLayout.autosize)"
+        )
+        assert opened.complaints == []
+
+
+def test_what_is_printed_from_the_dark_is_black_on_white(started, own):
+    """A browser tells of printing while the colours of its screen still hold."""
+    with Opened(started, pages(own)[0], scheme="dark") as opened:
+        page = opened.page
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
+        assert ink == "rgb(0, 0, 0)"
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
+        assert sum(map(int, re.findall(r"\d+", ink)[:3])) > 600
+        assert opened.complaints == []
+
+
+def test_no_button_of_a_chart_leads_elsewhere(started, paper):
+    """Plotly has one that sends the chart to a server; it, or a new one, must not appear."""
+    with Opened(started, paper) as opened:
+        page = opened.page
+        page.locator(".plot .main-svg").first.wait_for()
+        buttons = page.locator(".plot").first.locator(".modebar-btn")
+        titles = buttons.evaluate_all("all => all.map(b => b.dataset.title || b.ariaLabel)")
+        assert len(titles) == 6
+        assert all(re.search(r"(?i)download|zoom|pan|reset", title) for title in titles), titles
+        assert buttons.evaluate_all("all => all.every(b => b.tabIndex === -1)")
+
+
+def test_a_finger_scrolls_past_charts(started, own):
+    with Opened(started, pages(own)[0], width=360, has_touch=True, is_mobile=True) as opened:
+        opened.page.locator(".plot").first.scroll_into_view_if_needed()
+        opened.page.locator(".plot .main-svg").first.wait_for()
+        assert opened.page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
+
+
+def test_without_scripts_there_are_words(started, paper):
+    with Opened(started, paper, java_script_enabled=False) as opened:
+        page = opened.page
+        assert "Lowest means" in page.locator("#fig03 .plot").inner_text()
+        assert not page.locator("fieldset.names").first.is_visible()
+        assert page.locator("#table1 tbody tr").first.is_visible()
+
+
+def test_one_can_choose_light_or_dark(started, paper):
+    with Opened(started, paper) as opened:
+        page = opened.page
+        button = page.locator("#theme")
+        seen = []
+        for _ in range(3):
+            seen.append(
+                (
+                    button.inner_text(),
+                    page.evaluate("getComputedStyle(document.body).backgroundColor"),
+                )
+            )
+            button.click()
+        assert [words for words, _ in seen] == ["Theme: automatic", "Theme: light", "Theme: dark"]
+        assert seen[0][1] == seen[1][1] != seen[2][1]
+
+
+def test_one_s_own_data(started, own):
+    for path in pages(own):
+        assert path.stat().st_size < LARGEST
+        with Opened(started, path) as opened:
+            charts_hold(opened)
+            page = opened.page
+            text = page.locator("main").inner_text()
+            for words in ("What the error bars look like", "What weighting bought",
+                          "Calibration of the intervals", "Residuals over σ²",
+                          "The rows to look at first", "shuffled"):  # fmt: skip
+                assert words in text, words
+            first = page.locator("#look-at tbody tr").first.inner_text()
+            assert "row 8" in first  # the one that is 40 off
+            assert page.locator(".answer p").first.inner_text().endswith((".", "%"))
+            # Whatever names say, they are text: no element of theirs is there.
+            assert page.locator("img, body script[src]").count() == 0
+            assert page.locator("script").count() == 3
+
+
+def test_hostile_names_are_shown_as_they_are(started, own):
+    target = json.loads((own / "model" / "about.json").read_text(encoding="utf-8"))["target"][
+        "name"
+    ]
+    with Opened(started, own / "model" / "report.html") as opened:
+        charts_hold(opened)
+        page = opened.page
+        page.locator("#model details > summary").last.click()
+        names = page.locator("#model table").last.locator("tbody th").all_inner_texts()
+        assert HOSTILE in names
+        heading = page.locator("h1").inner_text()
+        assert target[:40] in heading
+        assert len(heading) < 200
+        titles = page.locator(".ytitle, .xtitle").all_text_contents()
+        assert any(target[:30] in title for title in titles)
+
+
+def test_charts_have_words_and_can_be_reached(started, paper):
+    with Opened(started, paper) as opened:
+        page = opened.page
+        for plot in page.locator(".plot").all():
+            assert len(plot.get_attribute("aria-label")) > 20
+            assert plot.get_attribute("tabindex") == "0"
+        unnamed = page.evaluate(
+            "[...document.querySelectorAll('button, input, summary, a')].filter(e => !(e.textContent.trim() ||"
+            " e.ariaLabel || e.dataset.title || [...(e.labels || [])].some(l => l.textContent.trim()))).length"
+        )
+        assert unnamed == 0
+        assert page.evaluate("document.documentElement.lang") == "en"
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+        assert len(ids) == len(set(ids))
+
+
+def test_the_page_runs_no_script_but_its_own(started, paper, tmp_path):
+    """If something were not escaped, the page's policy would still not let it run or fetch."""
+    text = paper.read_text(encoding="utf-8")
+    broken = tmp_path / "broken.html"
+    inserted = "<script>document.title = 'ran'</script><img src='https://127.0.0.1:9/x.png'>"
+    broken.write_text(text.replace("<main", f"{inserted}<main", 1), encoding="utf-8")
+    with Opened(started, broken) as opened:
+        assert opened.page.title() != "ran"
+        refused = [url for url, why in opened.failed if why == "csp"]
+        assert refused == [url for url in opened.requests if url.startswith("http")]
+        assert refused
+        assert any("Content Security Policy" in words for words in opened.complaints)
+
+
+def test_table_1_of_the_page_is_that_of_the_store(paper):
+    store = Store(ROOT / "paper/results/runs.sqlite")
+    (chosen,) = paper_page.contents(store)
+    assert (chosen.dataset, chosen.preset, chosen.seeds) == ("bike", "paper", 5)
+    text = paper.read_text(encoding="utf-8")
+    with (ROOT / "paper/results/table1.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            assert f'data-value="{float(row["lowest"])!r}"' in text

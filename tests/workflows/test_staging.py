@@ -1,0 +1,167 @@
+"""A new model takes the place of an old one: whenever that is cut off, one of them is whole."""
+
+import os
+
+import pytest
+
+from biv._utils import atomic_files
+from biv._utils.atomic_files import InUseError, WriteError, exclusive, write_atomically
+from biv.workflows.staging import NEW, READY, Staging
+from helpers.faults import Killed, faults, full, names
+
+NAMES = ("model", "evidence", "comparison", "report", "about")
+OLD = {"model": "1", "comparison": "1", "report": "1", "about": "1"}
+LATER = {"model": "2", "evidence": "2", "about": "2"}
+
+
+@pytest.fixture
+def staging(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # it takes most of the time
+    for name, text in OLD.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "unfinished").touch()  # what is not of the model stays where it is
+    return Staging(tmp_path, NAMES)
+
+
+def replace(staging, files):
+    with exclusive(staging.folder), staging.replacing() as new:
+        for name, text in files.items():
+            write_atomically(new / name, text.encode())
+
+
+def content(staging):
+    found = {}
+    for name in NAMES:
+        path = staging.current(name)
+        if path.is_file():
+            found[name] = path.read_text()
+    return found
+
+
+def operations():
+    """How many a replacement has: they are counted in the first test."""
+    return range(29)
+
+
+def test_replaced(staging, monkeypatch):
+    seen = faults(monkeypatch)
+    replace(staging, LATER)
+    assert len(seen) == len(operations())
+    assert staging.read(lambda: content(staging)) == LATER
+    assert names(staging.folder) == sorted([*LATER, "unfinished"])
+
+
+@pytest.mark.parametrize("at", operations())
+@pytest.mark.parametrize("then", ["read", "train"])
+def test_killed_at_every_operation(staging, monkeypatch, at, then):
+    with monkeypatch.context() as patch:
+        seen = faults(patch, at, Killed(), again=True)
+        with pytest.raises(Killed):
+            replace(staging, LATER)
+    committed = ("rename", READY) in seen[:at]
+    expected = LATER if committed else OLD
+    if then == "read":
+        before = sorted(staging.folder.rglob("*"))
+        assert staging.read(lambda: content(staging)) == expected
+        assert sorted(staging.folder.rglob("*")) == before  # a reader writes nothing
+    else:
+        with exclusive(staging.folder):
+            staging.finish()
+            assert content(staging) == expected
+        replace(staging, {"model": "3", "about": "3"})
+        assert content(staging) == {"model": "3", "about": "3"}
+        assert names(staging.folder) == ["about", "model", "unfinished"]
+
+
+@pytest.mark.parametrize("at", operations())
+def test_a_full_disk_at_every_operation(staging, monkeypatch, at):
+    with monkeypatch.context() as patch:
+        seen = faults(patch, at, full())
+        try:
+            replace(staging, LATER)
+        except WriteError as error:
+            caught = error
+        else:
+            caught = None
+    assert (seen[at][0] == "sync folder") == (caught is None)
+    if caught is None:
+        assert content(staging) == LATER
+        assert names(staging.folder) == sorted([*LATER, "unfinished"])
+        return
+    assert "could not be written: no space left" in str(caught)
+    committed = ("rename", READY) in seen[:at]
+    if not committed:
+        assert names(staging.folder) == sorted([*OLD, "unfinished"])
+        assert NEW not in caught.filename.removesuffix(f"/{NEW}")
+    assert staging.read(lambda: content(staging)) == (LATER if committed else OLD)
+
+
+@pytest.mark.parametrize("name", [NEW, READY])
+@pytest.mark.parametrize("what", ["link", "other file", "folder"])
+def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(staging, tmp_path, name, what):
+    """A stranger's model folder may link to a folder of the user's."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for file in NAMES:
+        (mine / file).write_text("mine")
+    place = staging.folder / name
+    if what == "link":
+        place.symlink_to(mine)
+    else:
+        mine.rename(place)
+        mine = place
+        if what == "folder":
+            (mine / "model").unlink()
+            (mine / "model").mkdir()
+        else:
+            (mine / "precious").touch()
+    before = sorted(mine.rglob("*"))
+    assert staging.read(lambda: content(staging)) == OLD
+    with exclusive(staging.folder):
+        staging.finish()
+        assert staging.leftovers() == []
+        if name == NEW:
+            with pytest.raises(ValueError, match="[.]new is in the way"), staging.replacing():
+                pass
+    assert sorted(mine.rglob("*")) == before
+    assert content(staging) == OLD
+
+
+def test_what_is_read_while_it_is_replaced_is_of_one_model(staging):
+    calls = []
+
+    def read():
+        found = content(staging)
+        if not calls:
+            calls.append(found)
+            replace(staging, LATER)
+            found["about"] = staging.current("about").read_text()  # of another model: not returned
+        return found
+
+    assert staging.read(read) == LATER
+    assert len(calls) == 1
+
+
+def test_what_is_read_in_the_middle_of_a_replacement(staging, monkeypatch):
+    """Another process is at it, and holds the folder; it goes on while files are read."""
+    states = []
+
+    def before(operation, _):
+        if operation in ("rename", "remove"):
+            with monkeypatch.context() as patch:
+                patch.setattr(atomic_files, "before", lambda *_: None)
+                states.append(staging.read(lambda: content(staging)))
+
+    monkeypatch.setattr(atomic_files, "before", before)
+    replace(staging, LATER)
+    assert [state for k, state in enumerate(states) if not k or state != states[k - 1]] == [
+        OLD,
+        LATER,
+    ]
+
+
+def test_an_error_of_what_is_read_is_raised_and_changes_all_the_time_end(staging):
+    with pytest.raises(ValueError, match="damaged"):
+        staging.read(lambda: int("damaged"))
+    with pytest.raises(InUseError, match="is being written by another process: wait for it"):
+        staging.read(lambda: (staging.folder / "model").write_text("x"))
