@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from biv._checks import message_of, shortened
 from biv._files import WriteError, write_atomically
 
 CHUNK = 1 << 16
@@ -138,9 +139,8 @@ class Table:
     def text(self, column: str) -> list[str]:
         """The cells of a column as they are."""
         if column not in self.columns:
-            raise ValueError(
-                f"{self.name} must have a column {column!r}; found {', '.join(self.columns)}"
-            )
+            names = message_of(", ".join(self.columns))
+            raise ValueError(f"{self.name} must have a column {column!r}; found {names}")
         return [row[column] for row in self.rows]
 
     def numbers(
@@ -154,6 +154,6 @@ class Table:
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
                     f"{self.name}, line {index + 2}, column {column!r} must be a number; "
-                    f"found {cell!r}"
+                    f"found {shortened(cell)}"
                 ) from None
         return values

@@ -181,7 +181,7 @@ def _open(home: Path) -> Decoded:
         told = json.loads((home / "contents.json").read_text(encoding="utf-8"))
         count, side = len(told["names"]), int(told["size"])
         if told["format"] != FORMAT:
-            raise ValueError(f"it is a {told['format']!r}")
+            raise ValueError(f"it is a {_checks.shortened(told['format'])}")
         pixels = home / "pixels.bin"
         if pixels.stat().st_size != count * side * side * len(CHANNELS):
             raise ValueError(f"{pixels.name} has another length")
@@ -189,8 +189,9 @@ def _open(home: Path) -> Decoded:
         skipped = tuple(Skipped(*one) for one in told["skipped"])
         return Decoded(np.asarray(rows).transpose(0, 3, 1, 2), tuple(told["names"]), skipped)
     except (OSError, KeyError, TypeError, ValueError) as error:
+        said = _checks.message_of(error)
         raise ValueError(
-            f"{home} is not a cache of images, or is damaged ({error}): remove that folder to have "
+            f"{home} is not a cache of images, or is damaged ({said}): remove that folder to have "
             "it made anew"
         ) from error
 
@@ -363,7 +364,7 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
                 upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
             return np.array(upright)
         except Exception as error:  # Pillow's decoders have many kinds
-            raise _RefusedError(f"cut off or damaged ({error})") from None
+            raise _RefusedError(f"cut off or damaged ({_checks.message_of(error)})") from None
 
 
 def warn_of(skipped: Sequence[Skipped], source: Path, total: int) -> None:

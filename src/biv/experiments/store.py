@@ -273,8 +273,9 @@ class Store:
                     raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
                 raise ValueError(f"{self.path} cannot be used: {self._reason(error)}") from error
             if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
+                said = _checks.message_of(error)
                 raise ValueError(
-                    f"{self.path} is not a store, or is damaged ({error}): move it away to begin "
+                    f"{self.path} is not a store, or is damaged ({said}): move it away to begin "
                     "anew"
                 ) from error
             raise
@@ -314,7 +315,7 @@ class Store:
                 f"{error}: {self._journal.name} holds a transaction that was not finished: open "
                 "the store once, as by `biv report`, where it and its folder can be written"
             )
-        return str(error)
+        return _checks.message_of(error)
 
     def __len__(self) -> int:
         with self._connection() as connection:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from biv._checks import shortened
 from biv._files import NO_SPACE, WriteError, write_atomically
 from biv._warnings import warn
 from biv.training.data import Member, Schedule, Triplets
@@ -96,8 +97,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from error
     if found != FORMAT:
         raise ValueError(
-            f"{path} must be a {FORMAT!r}; found {found!r}: it is of another version of biv. Start "
-            "again: move it away, or finish with the version that wrote it"
+            f"{path} must be a {FORMAT!r}; found {shortened(found)}: it is of another version of "
+            "biv. Start again: move it away, or finish with the version that wrote it"
         )
     return dict(state)
 

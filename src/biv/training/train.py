@@ -245,5 +245,6 @@ def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | Non
             f"{path} is not a complete checkpoint: it lacks {error}. Move it away to start anew"
         ) from error
     except _json.FAILURES as error:
-        raise ValueError(f"{path}: {error}. Move it away to start anew") from error
+        said = _checks.message_of(error)
+        raise ValueError(f"{path}: {said}. Move it away to start anew") from error
     return state if training.step else None
