@@ -1265,7 +1265,10 @@ MUTANTS = [
         ("training.epsilons[choice.epoch - 1]", "0.05"),
         ("modules.BIVLoss(epsilon, process_group=group)", "modules.BIVLoss(epsilon)"),
         ("        training.load_state_dict(state)", "        pass"),
-        ('            shards = _json.convert(plan["shards"], int)', "            pass"),
+        (
+            '            shards = integer("shards", plan["shards"], at_least=1, at_most=len(table))',
+            "            pass",
+        ),
         ("ranks.from_first(lambda: require_free(folder, force=force))", "pass"),
         ('if settings.loss == "iv" and', "if False and"),
     ),

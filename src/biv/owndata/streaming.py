@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from biv import _json, findings, modules
-from biv._checks import shortened
+from biv._checks import integer, shortened
 from biv._progress import progress_bar
 from biv._warnings import warn
 from biv.datasets import LabelledTable, Target
@@ -44,13 +44,12 @@ from biv.training.checkpoint import require_like
 from biv.training.held_out import warn_if_negative
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
-from biv.training.streamed import Judge, StreamedTraining, read_checkpoint
+from biv.training.streamed import INCOMPLETE, Judge, StreamedTraining, read_checkpoint
 
 SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
 PILOT_ROWS = 8_192  # that the embedding is chosen on
 FEWEST_PILOT_ROWS = 64
 FIRST_EPSILON = 0.05
-INCOMPLETE = "is not a complete checkpoint: start again without it"
 MOST_LOSSES = 10_000  # that are kept of a training
 TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
 
@@ -169,7 +168,7 @@ def train_streamed(
             with _json.damaged(checkpoint, INCOMPLETE):
                 told(f"going on with the training begun in {folder}, at step {state['step']:,}")
                 # Whatever the number of processes that it was begun by.
-                shards = _json.convert(plan["shards"], int)
+                shards = integer("shards", plan["shards"], at_least=1, at_most=len(table))
             dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
         mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
         with _json.damaged(checkpoint, INCOMPLETE):

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from biv import metrics
+from biv import _json, metrics
 from biv._progress import progress_bar
 from biv.datasets.stream import Batch
 from biv.modules import VarianceLoss
-from biv.training.checkpoint import CheckpointFile, load_checkpoint
+from biv.training.checkpoint import CheckpointFile, load_checkpoint, require_like
 from biv.training.crossfit import CHUNK, Choice, DivergedError
 from biv.training.data import Schedule
 from biv.training.held_out import HeldOutScore
@@ -30,6 +30,7 @@ from biv.training.ranks import Ranks
 
 T = TypeVar("T")
 
+INCOMPLETE = "is not a complete checkpoint: start again without it"
 PULSE = 64  # steps between two looks at what all ranks must agree on
 
 
@@ -292,4 +293,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     found = load_checkpoint(path)
     if "streamed" not in found:
         raise ValueError(f"{path} is of another kind of training: move it away to start anew")
+    with _json.damaged(path, INCOMPLETE):
+        require_like({"streamed": {}, "about": {}}, found)
     return found["streamed"], found["about"]
