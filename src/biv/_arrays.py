@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -78,7 +79,8 @@ def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
     try:
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
+        said = _checks.message_of(error)
+        raise ValueError(f"{name} must hold numbers: {said}{see(name)}") from error
 
 
 class CellError(TypeError, ValueError):
@@ -137,6 +139,13 @@ def checking(name: str) -> Iterator[None]:
             yield
     except OverflowError:
         raise ValueError(f"{name} must be finite; found an integer too large for a float") from None
+    except (TypeError, ValueError) as error:
+        said = _checks.message_of(error)
+        is_named = re.search(rf"\b{name}\b", said) is not None
+        if is_named and said == str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(said if is_named else f"{name}: {said}") from error
 
 
 def refuse_tensor(name: str, value: object) -> None:

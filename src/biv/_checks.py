@@ -6,6 +6,7 @@ import math
 import operator
 import reprlib
 import shlex
+from collections.abc import Collection
 from numbers import Real
 from typing import NamedTuple
 
@@ -124,6 +125,24 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
             f"found {describe(value)}"
         )
     constant(name, value)
+
+
+def one_of(name: str, value: object, allowed: Collection[object], more: str = "") -> None:
+    """One of some words or truth values, NumPy's too.
+
+    Args:
+        name: Name of the argument.
+        value: What it is.
+        allowed: What it may be.
+        more: What else it may be, for the message.
+    """
+    try:
+        known = value in frozenset(allowed)  # by its hash: arrays and pandas.NA are never "equal"
+    except TypeError:  # it has none
+        known = False
+    if not known:
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} must be one of {names}{more}; found {shortened(value)}")
 
 
 def generator(value: object) -> np.random.Generator:

@@ -272,9 +272,7 @@ class Schedule:
         for name in ("epoch_rows", "test_every"):
             if getattr(self, name) is not None:
                 _checks.integer(name, getattr(self, name), at_least=1)
-        if self.optimizer not in OPTIMIZERS:
-            names = ", ".join(repr(name) for name in OPTIMIZERS)
-            raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
+        _checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
         _checks.real_number("weight_decay", self.weight_decay, _checks.NON_NEGATIVE)
         _checks.real_number("momentum", self.momentum, _checks.Range(0.0, limit=1.0))
         if self.averaging is not None:
