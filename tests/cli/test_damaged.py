@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -151,6 +152,22 @@ def test_what_a_model_file_holds_is_validated(change, message, tmp_path):
     model_file.write(tmp_path / "bad.biv", tensors, told)
     with pytest.raises(ValueError, match=f"bad.biv is not a model, or is damaged: .*({message})"):
         biv.BIVRegressor.load(tmp_path / "bad.biv")
+
+
+def test_what_a_damaged_file_is_said_to_hold_is_short(tmp_path):
+    """Other libraries quote a text that is no number, however long it is."""
+    content = (SAVED / "model.biv").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = "x" * 200_000
+    odd = json.dumps(header).encode()
+    (tmp_path / "bad.biv").write_bytes(len(odd).to_bytes(8, "little") + odd + content[8 + length :])
+    with pytest.raises(ValueError, match="bad.biv is not a model, or is damaged: .*char") as e:
+        biv.BIVRegressor.load(tmp_path / "bad.biv")
+    assert len(str(e.value)) < 1000
+    with pytest.raises(ValueError, match=r"damaged: \[0\]: Invalid enum value 'x.*characters") as e:
+        typed_json.parse("a.json", json.dumps(["x" * 200_000]), list[Literal["a"]])
+    assert len(str(e.value)) < 1000
 
 
 def test_every_setting_but_paths_and_objects_can_be_loaded():

@@ -310,3 +310,43 @@ def test_an_infinite_number_is_named_by_row_and_column(fitted, is_frame):
     said = f"contains infinity .*: found an infinite number in row 2, column {column}$"
     with pytest.raises(ValueError, match=said):
         model.predict(x)
+
+
+def test_an_infinite_number_beside_gaps_of_pandas_is_named_by_row_and_column():
+    x, y, _ = table()
+    frame = pd.DataFrame(x, columns=list("abc")).assign(gaps=GAPS)
+    frame.loc[2, "b"] = np.inf
+    with pytest.raises(ValueError, match="found an infinite number in row 2, column 'b'$"):
+        biv.BIVRegressor(**QUICK).fit(frame, y)
+
+
+def test_columns_of_another_name_are_named_briefly(fitted):
+    model, frame = fitted
+    for name in ("infinity", "x" * 200_000):
+        with pytest.raises(ValueError, match="^X: The feature names should match") as e:
+            model.predict(frame.rename(columns={"a": name}))
+        assert len(str(e.value)) < 600
+
+
+@pytest.mark.parametrize("odd", [pd.NA, np.ones(2), pd.DataFrame({"a": [1]}), "x" * 200_000])
+@pytest.mark.parametrize("name", sorted(set(biv.BIVRegressor().get_params()) - {"checkpoint"}))
+def test_a_setting_that_cannot_be_is_named(name, odd):
+    x, y, std = table()
+    with pytest.raises((TypeError, ValueError), match=f"^{name}(:| must be) ") as e:
+        biv.BIVRegressor(**{**QUICK, name: odd}).fit(x, y, y_std=std)
+    assert len(str(e.value)) < 600
+
+
+@pytest.mark.parametrize("odd", [pd.NA, "x" * 200_000])
+@pytest.mark.parametrize("name", ["X", "y", "y_var", "y_std", "sample_weight"])
+def test_an_argument_that_is_no_array_is_named(name, odd):
+    x, y, _ = table()
+    with pytest.raises((TypeError, ValueError), match=f"^{name}\\b") as e:
+        biv.BIVRegressor(**QUICK).fit(**({"X": x, "y": y} | {name: odd}))
+    assert len(str(e.value)) < 700
+
+
+def test_a_checkpoint_that_is_no_path_is_named():
+    x, y, _ = table()
+    with pytest.raises(TypeError, match="^checkpoint must be a path; found <NA>"):
+        biv.BIVRegressor(**QUICK, checkpoint=pd.NA).fit(x, y)

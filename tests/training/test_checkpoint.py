@@ -324,6 +324,12 @@ def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
     assert path.read_bytes() == before
 
 
+def test_a_version_that_is_no_version_is_shortened(tmp_path):
+    torch.save({"format": "x" * 200_000}, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=r"found 'x+'\.\.\. \(200,000 characters\)"):
+        load_checkpoint(tmp_path / "a.pt")
+
+
 def test_a_byte_that_has_changed_is_seen(tmp_path):
     """Torch's reader would take it for another number."""
     path = tmp_path / "a.pt"

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from biv import cli
 from biv.tables import Target
-from biv.training import load_checkpoint
+from biv.training import load_checkpoint, save_checkpoint
 from biv.training.ranks import OtherRankError, Ranks
 from biv.workflows import ModelFolder, streamed
 from biv.workflows.streamed import StreamSettings, train_streamed
@@ -218,6 +218,34 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
     found = load_file(tmp_path / "cut" / "model.safetensors")
     for name, tensor in load_file(tmp_path / "whole" / "model.safetensors").items():
         assert torch.equal(found[name], tensor)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda state: state.pop("about"), "the state lacks 'about'"),
+        (lambda state: state.update(about=None), r"the state\['about'\] must be dict"),
+        (lambda state: state.update(streamed=None), r"the state\['streamed'\] must be dict"),
+        (lambda state: state["about"].pop("shards"), "'shards' is missing"),
+        (lambda state: state["about"].update(shards=0), "shards must be an integer >= 1; found 0"),
+        (lambda state: state["about"].update(shards=2**70), "shards must be an integer of at most"),
+        (lambda state: state["streamed"].pop("step"), "'step' is missing"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_kept(change, said, table, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupted(patch, 35)
+        with pytest.raises(KeyboardInterrupt):
+            train(table, tmp_path / "cut", checkpoint_seconds=0.0)
+    (path,) = (tmp_path / "cut").glob("unfinished-*.pt")
+    state = load_checkpoint(path)
+    change(state)
+    save_checkpoint(path, state)
+    before = path.read_bytes()
+    message = f"{re.escape(str(path))} is not a complete checkpoint: start again .*: .*{said}"
+    with pytest.raises(ValueError, match=message):
+        train(table, tmp_path / "cut")
+    assert path.read_bytes() == before
 
 
 @pytest.mark.slow

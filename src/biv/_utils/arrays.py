@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from biv._utils import validation
-from biv._utils.messages import shortened
+from biv._utils.messages import message_of, shortened
 from biv._utils.pages import see
 
 NUMPY_DTYPES = (torch.float16, torch.float32, torch.float64)
@@ -79,7 +80,8 @@ def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
     try:
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}{see(name)}") from error
+        said = message_of(error)
+        raise ValueError(f"{name} must hold numbers: {said}{see(name)}") from error
 
 
 class CellError(TypeError, ValueError):
@@ -138,6 +140,13 @@ def checking(name: str) -> Iterator[None]:
             yield
     except OverflowError:
         raise ValueError(f"{name} must be finite; found an integer too large for a float") from None
+    except (TypeError, ValueError) as error:
+        said = message_of(error)
+        is_named = re.search(rf"\b{name}\b", said) is not None
+        if is_named and said == str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(said if is_named else f"{name}: {said}") from error
 
 
 def refuse_tensor(name: str, value: object) -> None:

@@ -6,6 +6,7 @@ import reprlib
 import shlex
 
 SHOWN = 80  # characters of a value in a message
+MESSAGE_SHOWN = 500  # characters of another library's message, which may quote a whole file
 
 
 def shortened(value: object) -> str:
@@ -20,6 +21,19 @@ def shortened(value: object) -> str:
     if len(value) <= SHOWN:
         return repr(value)
     return f"{value[: SHOWN // 4]!r}... ({len(value):,} characters)"
+
+
+def message_of(error: object) -> str:
+    """Return the message of another library's error, which is cut if it is long.
+
+    Example:
+        >>> message_of(ValueError("no number")), len(message_of(ValueError("x" * 200_000)))
+        ('no number', 524)
+    """
+    said = str(error)
+    if len(said) <= MESSAGE_SHOWN:
+        return said
+    return f"{said[:MESSAGE_SHOWN]}... ({len(said):,} characters)"
 
 
 def in_shell(name: str) -> str:

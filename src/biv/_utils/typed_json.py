@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 
 import msgspec
 
-from biv._utils.messages import shortened
+from biv._utils.messages import message_of, shortened
 
 MOST_BYTES = 1 << 28
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def _said(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     said, _, place = str(error).replace("`", "").partition(" - at $")
-    said = re.sub(r"^Expected (.*), got (.*)$", r"must be \1; found \2", said)
+    said = re.sub(r"^Expected (.*), got (.*)$", r"must be \1; found \2", message_of(said))
     place = place.lstrip(".")
     if not place:
         return said or type(error).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
+from collections.abc import Collection
 from numbers import Real
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from biv._utils.messages import shortened
 from biv._utils.pages import PAGE_OF, named, see
 
 BAD_ROWS_SHOWN = 3
@@ -121,6 +123,24 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
             f"found {describe(value)}"
         )
     constant(name, value)
+
+
+def one_of(name: str, value: object, allowed: Collection[object], more: str = "") -> None:
+    """One of some words or truth values, NumPy's too.
+
+    Args:
+        name: Name of the argument.
+        value: What it is.
+        allowed: What it may be.
+        more: What else it may be, for the message.
+    """
+    try:
+        known = value in frozenset(allowed)  # by its hash: arrays and pandas.NA are never "equal"
+    except TypeError:  # it has none
+        known = False
+    if not known:
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} must be one of {names}{more}; found {shortened(value)}")
 
 
 def generator(value: object) -> np.random.Generator:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from biv._utils.atomic_files import WriteError, write_atomically
 from biv._utils.cache import cache_dir
+from biv._utils.messages import message_of, shortened
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0  # seconds without a byte
@@ -131,9 +132,8 @@ class Table:
     def text(self, column: str) -> list[str]:
         """The cells of a column as they are."""
         if column not in self.columns:
-            raise ValueError(
-                f"{self.name} must have a column {column!r}; found {', '.join(self.columns)}"
-            )
+            names = message_of(", ".join(self.columns))
+            raise ValueError(f"{self.name} must have a column {column!r}; found {names}")
         return [row[column] for row in self.rows]
 
     def numbers(
@@ -147,6 +147,6 @@ class Table:
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
                     f"{self.name}, line {index + 2}, column {column!r} must be a number; "
-                    f"found {cell!r}"
+                    f"found {shortened(cell)}"
                 ) from None
         return values

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -42,6 +43,7 @@ from biv import metrics
 from biv._utils import arrays, typed_json, validation
 from biv._utils.messages import shortened
 from biv._utils.pages import helps_with, see
+from biv._utils.validation import describe
 from biv._utils.warnings import warn
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.estimator import error_bars, model_file
@@ -312,7 +314,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             error_bars.require_known(
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"
             )
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with arrays.checking("random_state"):
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         names = self._column_names(X)
         encoder = _without_identifiers(FeatureEncoder.fit(table), table, self.keep)
         _warn_of_copies(encoder, names, table, y.reshape(len(y), -1), self.keep)
@@ -383,21 +386,22 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _column_names(self, X: Any) -> Sequence[Any]:
         """The names of the columns of a frame, and their places in an array."""
         names = list(X.columns) if hasattr(X, "columns") else []
-        if isinstance(self.keep, str) or (lost := [n for n in self.keep if n not in names]):
-            found = (
-                shortened(self.keep)
-                if isinstance(self.keep, str)
-                else f"{shortened(lost[0])}, which X lacks"
-            )
-            raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
-        return names or range(self.n_features_in_)
+        known, found = frozenset(names), shortened(self.keep)
+        if not isinstance(self.keep, str):
+            with suppress(TypeError):  # it is no list, or a name in it cannot be hashed
+                lost = [name for name in self.keep if name not in known]
+                if not lost:
+                    return names or range(self.n_features_in_)
+                found = f"{shortened(lost[0])}, which X lacks"
+        raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """A frame with categories as it is, anything else as an array; its shape is looked at."""
         arrays.refuse_mask("X", X)
         arrays.refuse_tensor("X", X)
         if has_categories(X):
-            validate_data(self, X, skip_check_array=True, reset=reset)
+            with arrays.checking("X"):
+                validate_data(self, X, skip_check_array=True, reset=reset)
             if reset and len(X) < FEWEST_ROWS:
                 raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
             return X
@@ -419,17 +423,15 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @helps_with("estimator")
     def _check_settings(self) -> None:
         model: object = self.model
-        own = callable(model) and not isinstance(model, nn.Module)
-        for name, allowed, more in (
-            ("loss", LOSSES, ""),
-            ("model", MODELS, ", or a function that makes an nn.Module"),
-            ("unknown_variance", UNKNOWN, ""),
-            ("calibrate_variance", (False, True), ""),
-        ):
-            value = getattr(self, name)
-            if not (name == "model" and own) and not any(value is a or value == a for a in allowed):
-                names = ", ".join(repr(one) for one in allowed)
-                raise ValueError(f"{name} must be one of {names}{more}; found {value!r}")
+        if not callable(model) or isinstance(model, nn.Module):
+            validation.one_of("model", model, MODELS, ", or a function that makes an nn.Module")
+        validation.one_of("loss", self.loss, LOSSES)
+        validation.one_of("unknown_variance", self.unknown_variance, UNKNOWN)
+        validation.one_of("calibrate_variance", self.calibrate_variance, (False, True))
+        if not isinstance(self.verbose, (bool, np.bool_, Integral)):
+            raise TypeError(f"verbose must be True or False; found {describe(self.verbose)}")
+        if not isinstance(self.checkpoint, (str, os.PathLike, type(None))):
+            raise TypeError(f"checkpoint must be a path; found {describe(self.checkpoint)}")
         validation.integer("members", self.members, at_least=1, at_most=MOST_MEMBERS)
         for name, least in (("folds", 2), ("max_epochs", 1)):
             validation.integer(name, getattr(self, name), at_least=least)
@@ -446,7 +448,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(epsilon, str):
             if epsilon != "auto":
                 raise ValueError(
-                    f"epsilon must be 'auto', a number or a policy; found {epsilon!r}"
+                    f"epsilon must be 'auto', a number or a policy; found {shortened(epsilon)}"
                     f"{see('epsilon')}"
                 )
         elif not isinstance(epsilon, EpsilonPolicy):
@@ -571,7 +573,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         cores = os.cpu_count() or 1
         given: object = 1 if self.n_jobs is None else self.n_jobs  # as scikit-learn has it
         if not isinstance(given, Integral) or given == 0:
-            raise ValueError(f"n_jobs must be 1 or more, or -1 for all; found {given!r}")
+            raise ValueError(f"n_jobs must be 1 or more, or -1 for all; found {shortened(given)}")
         jobs = int(given)
         return min(jobs, cores) if jobs > 0 else max(cores + 1 + jobs, 1)
 
@@ -764,7 +766,12 @@ def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
     """Return scikit-learn's error of an infinite number with its row and column."""
     if "infinity" not in str(error):
         return error
-    row, place = np.argwhere(np.isinf(np.asarray(X, dtype=np.float64)))[0]
+    frame = hasattr(X, "iloc")
+    numbers = X.to_numpy(np.float64, na_value=np.nan) if frame else np.asarray(X, np.float64)
+    places = np.argwhere(np.isinf(numbers))
+    if not len(places):  # it is the name of a column
+        return error
+    row, place = places[0]
     column = X.columns[place] if hasattr(X, "columns") else int(place)
     where = f"row {row}, column {shortened(column)}"
     return ValueError(f"{str(error).rstrip('.')}: found an infinite number in {where}")

@@ -17,6 +17,8 @@ from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from biv._utils.messages import message_of, shortened
+
 LARGEST_FILE = 256 << 20  # bytes
 BLOCK = 1 << 20  # bytes that are read at a time where nothing is kept of them
 ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
@@ -186,11 +188,11 @@ class Archive(Files):
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             raise ValueError(
-                f"{self.source} is refused: its entry {name!r} lies outside its folder"
+                f"{self.source} is refused: its entry {shortened(name)} lies outside its folder"
             )
         if size > LARGEST_FILE:  # it is not read further than that, whatever it may unpack to
             raise ValueError(
-                f"{self.source} is refused: its entry {name!r} unpacks to more than "
+                f"{self.source} is refused: its entry {shortened(name)} unpacks to more than "
                 f"{LARGEST_FILE:,} bytes"
             )
         return path.as_posix()
@@ -200,8 +202,9 @@ class Archive(Files):
         try:
             yield
         except DAMAGED as error:
+            said = message_of(error)
             raise ValueError(
-                f"{self.source} is refused: it is no archive, or is cut off or damaged ({error})"
+                f"{self.source} is refused: it is no archive, or is cut off or damaged ({said})"
             ) from error
 
 

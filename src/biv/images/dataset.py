@@ -45,6 +45,7 @@ from biv._utils.atomic_files import (
     write_atomically,
 )
 from biv._utils.cache import cache_dir
+from biv._utils.messages import message_of, shortened
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
 from biv.images.archive import LARGEST_FILE, Files, Reason, open_files
@@ -189,7 +190,7 @@ def _open(home: Path) -> Decoded:
         told = json.loads((home / "contents.json").read_text(encoding="utf-8"))
         count, side = len(told["names"]), int(told["size"])
         if told["format"] != FORMAT:
-            raise ValueError(f"it is a {told['format']!r}")
+            raise ValueError(f"it is a {shortened(told['format'])}")
         pixels = home / "pixels.bin"
         if pixels.stat().st_size != count * side * side * len(CHANNELS):
             raise ValueError(f"{pixels.name} has another length")
@@ -197,8 +198,9 @@ def _open(home: Path) -> Decoded:
         skipped = tuple(Skipped(*one) for one in told["skipped"])
         return Decoded(np.asarray(rows).transpose(0, 3, 1, 2), tuple(told["names"]), skipped)
     except (OSError, KeyError, TypeError, ValueError) as error:
+        said = message_of(error)
         raise ValueError(
-            f"{home} is not a cache of images, or is damaged ({error}): remove that folder to have "
+            f"{home} is not a cache of images, or is damaged ({said}): remove that folder to have "
             "it made anew"
         ) from error
 
@@ -371,7 +373,7 @@ def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
                 upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
             return np.array(upright)
         except Exception as error:  # Pillow's decoders have many kinds
-            raise _RefusedError(f"cut off or damaged ({error})") from None
+            raise _RefusedError(f"cut off or damaged ({message_of(error)})") from None
 
 
 def warn_of(skipped: Sequence[Skipped], source: Path, total: int) -> None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from biv._utils import typed_json
 from biv._utils.atomic_files import WriteError
-from biv._utils.messages import shortened
+from biv._utils.messages import message_of, shortened
 from biv._utils.typed_json import Count, Scalar
 from biv.paper.spec import Run
 from biv.training import History
@@ -274,8 +274,9 @@ class Store:
                     raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
                 raise ValueError(f"{self.path} cannot be used: {self._reason(error)}") from error
             if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
+                said = message_of(error)
                 raise ValueError(
-                    f"{self.path} is not a store, or is damaged ({error}): move it away to begin "
+                    f"{self.path} is not a store, or is damaged ({said}): move it away to begin "
                     "anew"
                 ) from error
             raise
@@ -315,7 +316,7 @@ class Store:
                 f"{error}: {self._journal.name} holds a transaction that was not finished: open "
                 "the store once, as by `biv report`, where it and its folder can be written"
             )
-        return str(error)
+        return message_of(error)
 
     def __len__(self) -> int:
         with self._connection() as connection:

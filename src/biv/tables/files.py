@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from biv._utils.messages import shortened
+from biv._utils.messages import message_of, shortened
 
 ROWS, BLOCK = 50_000, 1 << 24  # of a part: rows of Parquet, bytes of CSV
 TEXT, PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
@@ -186,7 +186,7 @@ class Files:
                 )
             except (ValueError, TypeError) as error:
                 raise ValueError(
-                    f"{path} must have the types of the files before it: {error}"
+                    f"{path} must have the types of the files before it: {message_of(error)}"
                 ) from error
         return found
 
@@ -261,7 +261,7 @@ def _said(error: Exception, start: int) -> str:
         return "it must be text in UTF-8"
     found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
     if found is None:
-        return str(error)
+        return message_of(error)
     row, wanted, count = map(int, found.groups())
     return f"row {row - 1} must have {wanted} cells, one for each column; found {count}"
 
@@ -317,7 +317,7 @@ def _header(path: Path) -> list[str]:
                 rows = csv.reader(_lines(file), delimiter=separator(path))
                 names = next(filter(None, rows), [])
     except (OSError, ValueError, csv.Error, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+        raise ValueError(f"{path} cannot be read: {message_of(error)}") from error
     if not any(name.strip() for name in names):
         raise ValueError(f"{path} must begin with the names of its columns; found none")
     seen: set[str] = set()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from biv._utils.messages import message_of
 from biv.tables.files import PARQUET, Files, Part, file_state, kind, require_arrow
 
 
@@ -78,7 +79,7 @@ class RowGroups:
         if file_state(group.path) != self._states[group.path]:
             raise ValueError(f"{group.path} has changed while it was read") from error
         if error is not None:
-            raise ValueError(f"{group.path} cannot be read: {error}") from error
+            raise ValueError(f"{group.path} cannot be read: {message_of(error)}") from error
         return Part(group.path, group.start, _one_batch(found.select(list(columns))))
 
 

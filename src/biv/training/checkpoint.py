@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from biv._utils.atomic_files import NO_SPACE, WriteError, write_atomically
+from biv._utils.messages import shortened
 from biv._utils.warnings import warn
 from biv.training.data import Member, Schedule, Triplets
 
@@ -96,8 +97,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from error
     if found != FORMAT:
         raise ValueError(
-            f"{path} must be a {FORMAT!r}; found {found!r}: it is of another version of biv. Start "
-            "again: move it away, or finish with the version that wrote it"
+            f"{path} must be a {FORMAT!r}; found {shortened(found)}: it is of another version of "
+            "biv. Start again: move it away, or finish with the version that wrote it"
         )
     return dict(state)
 

@@ -274,9 +274,7 @@ class Schedule:
         for name in ("epoch_rows", "test_every"):
             if getattr(self, name) is not None:
                 validation.integer(name, getattr(self, name), at_least=1)
-        if self.optimizer not in OPTIMIZERS:
-            names = ", ".join(repr(name) for name in OPTIMIZERS)
-            raise ValueError(f"optimizer must be one of {names}; found {self.optimizer!r}")
+        validation.one_of("optimizer", self.optimizer, OPTIMIZERS)
         validation.real_number("weight_decay", self.weight_decay, validation.NON_NEGATIVE)
         validation.real_number("momentum", self.momentum, validation.Range(0.0, limit=1.0))
         if self.averaging is not None:

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from biv import metrics
+from biv._utils import typed_json
 from biv._utils.progress import progress_bar
 from biv.losses.modules import VarianceLoss
 from biv.tables.stream import Batch
-from biv.training.checkpoint import CheckpointFile, load_checkpoint
+from biv.training.checkpoint import CheckpointFile, load_checkpoint, require_like
 from biv.training.cross_fitting import CHUNK, Choice, DivergedError
 from biv.training.data import Schedule
 from biv.training.held_out import HeldOutScore
@@ -30,6 +31,7 @@ from biv.training.ranks import Ranks
 
 T = TypeVar("T")
 
+INCOMPLETE = "is not a complete checkpoint: start again without it"
 PULSE = 64  # steps between two looks at what all ranks must agree on
 
 
@@ -292,4 +294,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     found = load_checkpoint(path)
     if "streamed" not in found:
         raise ValueError(f"{path} is of another kind of training: move it away to start anew")
+    with typed_json.damaged(path, INCOMPLETE):
+        require_like({"streamed": {}, "about": {}}, found)
     return found["streamed"], found["about"]

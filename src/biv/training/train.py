@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from biv._utils import typed_json, validation
+from biv._utils.messages import message_of
 from biv._utils.pages import named
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
@@ -245,5 +246,6 @@ def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | Non
             f"{path} is not a complete checkpoint: it lacks {error}. Move it away to start anew"
         ) from error
     except typed_json.FAILURES as error:
-        raise ValueError(f"{path}: {error}. Move it away to start anew") from error
+        said = message_of(error)
+        raise ValueError(f"{path}: {said}. Move it away to start anew") from error
     return state if training.step else None

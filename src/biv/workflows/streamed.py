@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from biv._utils import typed_json
+from biv._utils import typed_json, validation
 from biv._utils.messages import shortened
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
@@ -42,7 +42,7 @@ from biv.training.checkpoint import require_like
 from biv.training.held_out import warn_if_negative
 from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
-from biv.training.streamed import Judge, StreamedTraining, read_checkpoint
+from biv.training.streamed import INCOMPLETE, Judge, StreamedTraining, read_checkpoint
 from biv.workflows.checks import column_remarks, refuse_copies
 from biv.workflows.evidence import Evidence
 from biv.workflows.model_folder import ModelFolder, peak_memory, summary
@@ -52,7 +52,6 @@ SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have 
 PILOT_ROWS = 8_192  # that the embedding is chosen on
 FEWEST_PILOT_ROWS = 64
 FIRST_EPSILON = 0.05
-INCOMPLETE = "is not a complete checkpoint: start again without it"
 MOST_LOSSES = 10_000  # that are kept of a training
 TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
 
@@ -171,7 +170,9 @@ def train_streamed(
             with typed_json.damaged(checkpoint, INCOMPLETE):
                 told(f"going on with the training begun in {folder}, at step {state['step']:,}")
                 # Whatever the number of processes that it was begun by.
-                shards = typed_json.convert(plan["shards"], int)
+                shards = validation.integer(
+                    "shards", plan["shards"], at_least=1, at_most=len(table)
+                )
             dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
         mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
         with typed_json.damaged(checkpoint, INCOMPLETE):
