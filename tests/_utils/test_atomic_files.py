@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import biv
 from biv._utils import atomic_files
 from biv._utils.atomic_files import (
     InUseError,
@@ -161,12 +162,11 @@ def test_what_is_in_the_way_is_not_written_to(tmp_path, trap):
     assert victim.read_text() == "mine"
 
 
-# The writer needs nothing else of biv, whose import takes seconds.
-ALONE = os.environ | {"PYTHONPATH": str(Path(atomic_files.__file__).parent)}
+ALONE = os.environ | {"PYTHONPATH": str(Path(biv.__file__).parents[1])}
 HOLD = """
 import sys, time
 from pathlib import Path
-from _files import exclusive
+from biv._utils.atomic_files import exclusive
 with exclusive(Path(sys.argv[1])):
     print(flush=True)
     time.sleep(60)
@@ -205,7 +205,7 @@ def test_a_folder_that_has_just_been_removed_is_made_again(tmp_path, monkeypatch
 FULL = """
 import sys
 from pathlib import Path
-from _files import WriteError, write_atomically
+from biv._utils.atomic_files import WriteError, write_atomically
 write_atomically(Path("small"), b"x" * 1000)
 for name, size in (("large", 100_000), ("small", 60_000)):
     try:

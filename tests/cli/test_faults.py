@@ -347,7 +347,7 @@ STOPPED = """
 import os, signal, sys, time
 for number in (signal.SIGINT, signal.SIGHUP):  # which those started in the background may ignore
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-from biv import _files
+from biv._utils import atomic_files
 from biv.cli import _signals, main
 wanted, at, seen = sys.argv[1], int(sys.argv[2]), []
 def before(operation, path):

@@ -163,7 +163,7 @@ def test_the_package_brings_its_pages(tmp_path):
     wheels = pytest.importorskip("hatchling.builders.wheel")
     (built,) = wheels.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     subprocess.run([sys.executable, "-m", "zipfile", "-e", built, tmp_path / "in"], check=True)
-    code = "from biv import _pages; print(pages.folder()); print(*pages.titles())"
+    code = "from biv._utils import pages; print(pages.folder()); print(*pages.titles())"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path / "in")},

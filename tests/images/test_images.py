@@ -320,7 +320,8 @@ def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     script = f"""
 import os
-from biv.datasets import images, load_utkface
+from biv.datasets import load_utkface
+from biv.images import dataset
 dataset._image = lambda content, side: os._exit(9)
 load_utkface({str(folder)!r}, size=24)
 """

@@ -33,7 +33,7 @@ def bad_run(tmp_path, monkeypatch):
     """Have the bad run raise what is no ValueError, in every process that is started."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(f"""
-from biv.experiments.protocol import MemberFactory
+from biv.paper.protocol import MemberFactory
 make = MemberFactory.__call__
 def make_or_raise(self, run):
     if run.seed == {BAD.seed}:
@@ -473,12 +473,12 @@ RAY = """
 import os, sys
 from pathlib import Path
 from biv.cli import main
-from biv.experiments import clusters
+from biv.paper.workers import clusters
 
 marker = Path(sys.argv[1])
 
 def work_or_end(runs, here):
-    from biv.experiments import clusters
+    from biv.paper.workers import clusters
     if not marker.exists():
         marker.touch()
         os._exit(1)

@@ -52,8 +52,8 @@ def test_killed_again_and_again_it_still_ends_the_same(tmp_path):
     """SIGKILL at random moments: only what is missing is trained again, to the same bits."""
     code = """
 import sys
-from biv.experiments import runner, stacks
-from biv.experiments.store import Store
+from biv.paper import runner, stacks
+from biv.paper.store import Store
 from helpers.paper_runs import SMOKE
 if __name__ == "__main__":
     runner.LARGEST_STACK = 4

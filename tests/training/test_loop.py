@@ -188,7 +188,9 @@ def test_a_gpu_that_is_not_there_is_an_error_and_left_open_is_the_cpu():
 def test_labels_that_nobody_scaled_are_said(factor):
     rows = tables()
     member = Member(Triplets(rows.x, rows.y * factor, rows.variance * factor**2))
-    with pytest.warns(UserWarning, match=r"a variance of .*: scale both with biv.datasets.LabelS"):
+    with pytest.warns(
+        UserWarning, match=r"a variance of .*: scale both with biv.preprocessing.LabelS"
+    ):
         train_module(network_of(member), member, Schedule(epochs=1), progress=False)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import biv
 from biv.report import inspection as report
+from biv.report.matplotlib_figures import save_figure
 from biv.tables import LabelledTable, Target
 from biv.workflows import inspect, inspection, relation
 
@@ -239,7 +240,7 @@ def test_the_picture(tmp_path):
     frame.to_csv(path, index=False)
     found = inspect(LabelledTable.read(path, Target("$100 <b>", std="s")))
     for name in ("bars.png", "bars.svg", "bars.pdf"):
-        report.save(report.draw(found), tmp_path / name)
+        save_figure(report.draw(found), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 5000
     text = (tmp_path / "bars.svg").read_text(encoding="utf-8")
     assert "Error bars of $100 &lt;b&gt;: 300 labels" in text

@@ -45,7 +45,7 @@ def read_images(
     r"""Images out of a folder or an archive, labels and error bars out of a CSV or Parquet table.
 
     Images are decoded once, in parallel, to a cache that is mapped to memory, and opened at once
-    from then on; ``biv.datasets.images`` has the rule by which files are left out, and
+    from then on; ``biv.images.dataset`` has the rule by which files are left out, and
     :func:`~biv.tables.read_table` what cells may hold. Rows are ordered by the names of the images.
 
     An image has one label: where rows name it twice, or name another file of the same bytes, their
