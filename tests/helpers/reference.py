@@ -47,7 +47,10 @@ def reference_loss(
 def reference_of_one(
     kind, pred, target, variance, mask, sample_weight, *, epsilon, threshold, base
 ):
-    """The loss over all elements; None if nothing is left."""
+    """The loss over all elements; None if nothing is left.
+
+    A loss that is not one of the four gives its weight as a function of variance and epsilon.
+    """
     pred, target = np.asarray(pred, float), np.asarray(target, float)
     variance = np.broadcast_to(np.asarray(variance, float), target.shape)
     mask = np.ones(target.shape, bool) if mask is None else np.broadcast_to(mask, target.shape)
@@ -67,7 +70,9 @@ def reference_of_one(
     at_limit = kind == "biv" and epsilon == 0 and any(variance[i] == 0 for i in used)
     terms, weights = [], []
     for i in used:
-        if kind in ("l2", "cutoff"):
+        if callable(kind):
+            w = kind(variance[i], epsilon)
+        elif kind in ("l2", "cutoff"):
             w = 1.0
         elif at_limit:
             w = 1.0 if variance[i] == 0 else 0.0

@@ -16,13 +16,13 @@ from biv._utils.messages import format_bytes, format_duration
 from biv._utils.pages import see
 from biv._utils.torchrun import launched
 from biv.cli import _table_options
+from biv.losses import registry
 
 if TYPE_CHECKING:
     from biv.training.ranks import Ranks
     from biv.workflows import ModelFolder
 
 STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
-LOSSES = ("biv", "l2", "iv", "cutoff")
 
 EXAMPLES = """examples:
   biv train data.csv --target y --target-std y_err               writes the folder biv-model
@@ -63,15 +63,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _table_options.add_columns(parser, error_bars=False)
     model = parser.add_argument_group("model")
     model.add_argument(
-        "--loss", choices=LOSSES, default="biv", help="how labels are weighed (default: biv)"
+        "--loss",
+        choices=registry.names(),
+        default="biv",
+        help="how labels are weighed (default: biv)",
     )
     model.add_argument(
         "--epsilon",
         default="auto",
-        help="of biv: auto, or a number in units of the label variance (default: auto)",
+        help=f"of {registry.tuning('epsilon')}: auto, or a number in units of the label variance "
+        "(default: auto)",
     )
     model.add_argument(
-        "--threshold", type=float, help="of cutoff, a variance (default: the mean of all)"
+        "--threshold",
+        type=float,
+        help=f"of {registry.tuning('threshold')}, a variance (default: the mean of all)",
     )
     model.add_argument("--members", type=int, help="networks (default: 16; of a stream, 1)")
     model.add_argument("--max-epochs", type=int, default=100, help="at most (default: 100)")
@@ -274,9 +280,11 @@ def _epsilon(options: argparse.Namespace) -> Any:
         raise ValueError(
             f"--epsilon must be auto or a number; found {options.epsilon!r}{see('epsilon')}"
         ) from None
-    for name, loss in (("epsilon", "biv"), ("threshold", "cutoff")):
-        if getattr(options, name) not in ("auto", None) and options.loss != loss:
-            raise ValueError(f"--{name} is of --loss {loss}; found it with {options.loss}")
+    tuned = registry.get(options.loss).tuned
+    for name in ("epsilon", "threshold"):
+        if getattr(options, name) not in ("auto", None) and name not in tuned:
+            losses = registry.tuning(name)
+            raise ValueError(f"--{name} is of --loss {losses}; found it with {options.loss}")
     if epsilon != "auto":
         validation.real_number("--epsilon", epsilon, validation.NON_NEGATIVE)
     return epsilon

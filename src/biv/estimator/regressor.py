@@ -49,7 +49,9 @@ from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.estimator import error_bars, model_file
 from biv.estimator.fitted import Fitted, OwnNetwork, Part
 from biv.estimator.fitting import Fitting, single, usable
-from biv.losses.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
+from biv.losses import registry
+from biv.losses.modules import BIVLoss, L2Loss, VarianceLoss
+from biv.losses.registry import LossInfo
 from biv.models import MLP, Periodic
 from biv.preprocessing import FeatureScaler
 from biv.preprocessing.encoder import (
@@ -71,7 +73,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-LOSSES = ("biv", "l2", "iv", "cutoff")
 MODELS = ("ensemble", "paper")
 UNKNOWN = ("raise", "median", "estimate")
 USUAL_EPSILON = 0.05  # the paper's, of labels of unit variance
@@ -306,9 +307,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(table, y)
         bars = error_bars.read(y, y_var, y_std)
         self._check_units(y)
-        loss = "l2" if bars is None and self.loss == "biv" else self.loss
-        if bars is None and (loss != "l2" or self.calibrate_variance):
-            what = f"loss={loss!r}" if loss != "l2" else "calibrate_variance=True"
+        loss = registry.get(self.loss)
+        if bars is None and loss.without_variance is not None:
+            loss = registry.get(loss.without_variance)
+        if bars is None and (loss.uses_variance or self.calibrate_variance):
+            what = f"loss={loss.name!r}" if loss.uses_variance else "calibrate_variance=True"
             raise ValueError(f"{what} needs y_var or y_std; found neither{see('y_var')}")
         if self.unknown_variance == "raise":
             error_bars.require_known(
@@ -425,7 +428,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model: object = self.model
         if not callable(model) or isinstance(model, nn.Module):
             validation.one_of("model", model, MODELS, ", or a function that makes an nn.Module")
-        validation.one_of("loss", self.loss, LOSSES)
+        validation.one_of("loss", self.loss, registry.names())
         validation.one_of("unknown_variance", self.unknown_variance, UNKNOWN)
         validation.one_of("calibrate_variance", self.calibrate_variance, (False, True))
         if not isinstance(self.verbose, (bool, np.bool_, Integral)):
@@ -474,7 +477,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         fitting: Fitting,
         recipes: Sequence[MLP | OwnNetwork],
-        loss: str,
+        loss: LossInfo,
         seed: int,
         checkpoint: Path | None,
     ) -> tuple[MLP | OwnNetwork, CrossFit, float | None]:
@@ -485,12 +488,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         rows = fitting.rows()
         epsilon: Any = self.epsilon
-        automatic = loss == "biv" and isinstance(epsilon, str)
+        automatic = "epsilon" in loss.tuned and isinstance(epsilon, str)
         estimates = fitting.has_unknown and self.unknown_variance == "estimate"
 
         def pilot(recipe: MLP | OwnNetwork, epsilon: float) -> Array:
             """What it predicts out of fold, in units of y."""
-            counted = L2Loss() if loss == "l2" else BIVLoss(epsilon)
+            counted = BIVLoss(epsilon) if loss.uses_variance else L2Loss()
             fitted = self._cross_fit(recipe, rows, counted, seed, pilot=True)
             return fitting.raw(fitted.out_of_fold)
 
@@ -510,13 +513,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     with_less = fitting.score(pilot(recipe, SHARE * tau2))
                     if with_less < fitting.score(out_of_fold):
                         epsilon = SHARE * tau2
-        if loss != "biv":
-            other = self._other_loss(loss, fitting, rows)
-            return recipe, self._cross_fit(recipe, rows, other, seed, checkpoint=checkpoint), None
-        if isinstance(epsilon, (Fixed, Relative)):
-            epsilon = fitting.scalers[0].variance(float(epsilon.resolve(torch.zeros(1))))
-        fitted = self._cross_fit(recipe, rows, BIVLoss(epsilon), seed, checkpoint=checkpoint)
-        return recipe, fitted, None if isinstance(epsilon, EpsilonPolicy) else float(epsilon)
+        settings: dict[str, Any] = {}
+        if "epsilon" in loss.tuned:
+            if isinstance(epsilon, (Fixed, Relative)):
+                epsilon = fitting.scalers[0].variance(float(epsilon.resolve(torch.zeros(1))))
+            settings["epsilon"] = epsilon
+        if "threshold" in loss.tuned:
+            settings["threshold"] = self._threshold(loss, fitting, rows)
+        minimised = loss.create(**settings)
+        fitted = self._cross_fit(recipe, rows, minimised, seed, checkpoint=checkpoint)
+        single = "epsilon" in settings and not isinstance(epsilon, EpsilonPolicy)
+        return recipe, fitted, float(epsilon) if single else None
 
     def _cross_fit(
         self,
@@ -577,11 +584,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         jobs = int(given)
         return min(jobs, cores) if jobs > 0 else max(cores + 1 + jobs, 1)
 
-    def _other_loss(self, loss: str, fitting: Fitting, rows: Triplets) -> VarianceLoss:
-        if loss == "l2":
-            return L2Loss()
-        if loss == "iv":
-            return IVLoss()
+    def _threshold(self, loss: LossInfo, fitting: Fitting, rows: Triplets) -> float:
+        """Return the cutoff, in units of the label variance."""
         assert rows.variance is not None
         finite = rows.variance[rows.variance.isfinite()]
         threshold = float(finite.mean())
@@ -590,10 +594,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not bool((finite < threshold).any()):
             lowest = float(np.nanmin(np.asarray(fitting.variance)))
             raise ValueError(
-                f"loss='cutoff' leaves no label: the lowest variance is {lowest:.4g}, and the "
+                f"loss={loss.name!r} leaves no label: the lowest variance is {lowest:.4g}, and the "
                 f"threshold {'their mean' if self.threshold is None else f'{self.threshold:.4g}'}"
             )
-        return CutoffLoss(threshold)
+        return threshold
 
     def _networks(self, x: Tensor, encoder: FeatureEncoder) -> Sequence[MLP | OwnNetwork]:
         """Return the network of one output, or several to choose from."""

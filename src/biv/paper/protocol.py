@@ -18,7 +18,8 @@ from biv import noise as noises
 from biv.datasets import load_bike, load_bike_2011, load_utkface, split_rows
 from biv.images import ImageDataset, Pixels
 from biv.images.dataset import counted
-from biv.losses.modules import BIVLoss, CutoffLoss, IVLoss, L2Loss, VarianceLoss
+from biv.losses import registry
+from biv.losses.modules import VarianceLoss
 from biv.models import MLP, ResNet18
 from biv.paper.spec import Loss, Noise, Run
 from biv.preprocessing import FeatureScaler, LabelScaler
@@ -199,12 +200,13 @@ def _distribution(
 
 
 def _loss(loss: Loss, prepared: Source) -> VarianceLoss:
-    if loss.kind == "l2":
-        return L2Loss()
-    if loss.kind == "iv":
-        return IVLoss(loss.epsilon)  # NOTE[DIFF] 2: the mean over the batch
-    if loss.kind == "biv":
-        # NOTE[DIFF] 3: sums over the batch. NOTE[DIFF] 13: labels have unit variance here.
-        return BIVLoss(loss.epsilon)
-    raw = loss.threshold * (1.0 if loss.raw_threshold else prepared.mean_noise_raw)
-    return CutoffLoss(prepared.scaler.variance(raw))
+    # NOTE[DIFF] 2: IV is the mean over the batch. NOTE[DIFF] 3: BIV divides by the sum over the
+    # batch. NOTE[DIFF] 13: labels have unit variance here.
+    minimised = registry.get(loss.kind)
+    settings = {}
+    if "epsilon" in minimised.settings:
+        settings["epsilon"] = loss.epsilon
+    if "threshold" in minimised.settings:
+        raw = loss.threshold * (1.0 if loss.raw_threshold else prepared.mean_noise_raw)
+        settings["threshold"] = prepared.scaler.variance(raw)
+    return minimised.create(**settings)

@@ -9,6 +9,7 @@ from typing import Any
 
 from biv._utils import typed_json
 from biv._utils.messages import shortened
+from biv.losses import registry
 
 VERSION = 1  # of the protocol: a change that alters results makes another hash of every run
 
@@ -44,7 +45,7 @@ class Loss:
     """What is minimised; labels have unit variance.
 
     Attributes:
-        kind: "l2", "iv", "biv" or "cutoff".
+        kind: Name of a loss of :mod:`biv.losses.registry`: "l2", "iv", "biv", "cutoff".
         epsilon: Of "iv" and "biv", relative to the label variance.
         threshold: C of "cutoff", over μ_P, or in raw units.
         raw_threshold: Whether it is in raw units.
@@ -56,7 +57,7 @@ class Loss:
     raw_threshold: bool = False
 
     def __post_init__(self) -> None:
-        _one_of("kind", self.kind, ("l2", "iv", "biv", "cutoff"))
+        _one_of("kind", self.kind, registry.names())
         for name in ("epsilon", "threshold"):
             object.__setattr__(self, name, float(getattr(self, name)))
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from biv import metrics
 from biv.epsilon import Fixed
 from biv.estimator.regressor import BIVRegressor
+from biv.losses import registry
 from biv.losses.weights import inverse_variance_weights
 from biv.preprocessing import FeatureScaler
 from biv.preprocessing.encoder import FeatureEncoder
@@ -78,15 +79,23 @@ def _shuffled(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
     return _network(shuffled, new, seed, loss="biv", epsilon=epsilon)[:2]
 
 
-def _cutoff(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+def _thresholds(loss: str) -> Method:
     """C is what predicts those training rows best that a network has not seen."""
+
+    def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+        return _best_threshold(loss, train, new, seed)
+
+    return fit_predict
+
+
+def _best_threshold(loss: str, train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
     own = train.variance
     thresholds = {float(np.quantile(own, q)) for q in CUTOFFS} | {float(own.mean())}
     weight = None if train.weight is None else train.weight[:, None]
     score = HeldOutScore(train.y[:, None], own[:, None], weight)  # one for all, to compare by
     tried = []
     for threshold in sorted(t for t in thresholds if t > own.min()):
-        predicted, _, model = _network(train, new, seed, loss="cutoff", threshold=threshold)
+        predicted, _, model = _network(train, new, seed, loss=loss, threshold=threshold)
         tried.append((score(model.out_of_fold_[:, None]), predicted, f"C {threshold:.3g}"))
     if not tried:
         raise ValueError("all variances are equal: no cutoff can tell labels apart")
@@ -143,11 +152,12 @@ def _lightgbm(seed: int) -> Any:
 
 def methods() -> dict[str, Method]:
     """All that are compared, by name; LightGBM where it is installed."""
+    losses = map(registry.get, registry.names())
     found: dict[str, Method] = {
-        L2: _networks("l2"),
-        "IV": _networks("iv"),
-        "Cutoff": _cutoff,
-        BIV: _networks("biv"),
+        loss.title: (_thresholds if "threshold" in loss.tuned else _networks)(loss.name)
+        for loss in sorted(losses, key=lambda loss: loss.title == BIV)  # of equals, the first wins
+    }
+    found |= {
         SHUFFLED: _shuffled,
         "linear, weighted": _linear,
         "boosting (scikit-learn)": _trees(_hist, weighted=False),

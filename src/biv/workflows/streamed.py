@@ -27,7 +27,7 @@ from biv.estimator.fitted import Fitted, Part
 from biv.estimator.fitting import Fitting, raw
 from biv.estimator.model_file import plain
 from biv.estimator.regressor import BIVRegressor
-from biv.losses import modules
+from biv.losses import modules, registry
 from biv.losses.modules import VarianceLoss
 from biv.models import MLP
 from biv.tables import LabelledTable, Target
@@ -61,7 +61,7 @@ class StreamSettings:
     """How a table in pieces is learned from.
 
     Attributes:
-        loss: "biv", "l2", "iv" or "cutoff".
+        loss: Name of a loss of :mod:`biv.losses.registry`.
         epsilon: "auto": .05 in the first epoch, then the τ² of the rows held out, after every one;
             or a number in units of the label variance.
         threshold: Of "cutoff", in squared units of y; None takes the mean of the variances.
@@ -385,11 +385,12 @@ def _require_learnable(
             f"{table.files}: every error bar in column {names} is 0: if the labels are without "
             "noise, leave it out"
         )
-    if settings.loss == "iv" and target.error_bars and survey.labels.trusted:
+    accepted = registry.get(settings.loss).accepts_zero_variance
+    if not accepted and target.error_bars and survey.labels.trusted:
         names = " and ".join(map(shortened, target.error_bars))
         raise ValueError(
             f"{table.files}: {survey.labels.trusted:,} error bars in column {names} are 0, to "
-            "which --loss iv would give an infinite weight: biv takes them"
+            f"which --loss {settings.loss} would give an infinite weight: biv takes them"
         )
     if sum(map(len, survey.held_out)) < 2:
         raise ValueError(
@@ -442,7 +443,7 @@ def _network(encoding: Encoding, held_out: Rows, settings: StreamSettings) -> tu
     rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]
     estimator = BIVRegressor(random_state=settings.seed)
     recipes = [r for r in estimator._networks(rows.x, encoding.encoder) if isinstance(r, MLP)]
-    weighs = rows.variance is not None and settings.loss != "l2"
+    weighs = rows.variance is not None and registry.get(settings.loss).uses_variance
     loss: VarianceLoss = modules.BIVLoss(FIRST_EPSILON) if weighs else modules.L2Loss()
 
     def score(recipe: MLP) -> float:
@@ -460,18 +461,16 @@ def _losses(
     settings: StreamSettings, survey: Survey, encoding: Encoding, ranks: Ranks, *, noisy: bool
 ) -> Callable[[float], VarianceLoss]:
     """By ε, in units of the label variance."""
-    group = ranks.aside
-    if settings.loss == "l2" or not noisy:
-        return lambda _: modules.L2Loss(process_group=group)
-    if settings.loss == "iv":
-        return lambda _: modules.IVLoss(process_group=group)
-    if settings.loss == "biv":
-        return lambda epsilon: modules.BIVLoss(epsilon, process_group=group)
-    threshold = settings.threshold
-    if threshold is None:
-        threshold = survey.labels.mean_variance
-    cut = float(encoding.labels.variance(threshold))
-    return lambda _: modules.CutoffLoss(cut, process_group=group)
+    loss = registry.get(settings.loss if noisy else "l2")
+    fixed: dict[str, Any] = {"process_group": ranks.aside}
+    if "threshold" in loss.tuned:
+        threshold = settings.threshold
+        if threshold is None:
+            threshold = survey.labels.mean_variance
+        fixed["threshold"] = float(encoding.labels.variance(threshold))
+    if "epsilon" in loss.tuned:
+        return lambda epsilon: loss.create(epsilon=epsilon, **fixed)
+    return lambda _: loss.create(**fixed)
 
 
 def _device() -> torch.device:
@@ -511,8 +510,8 @@ def _regressor(
         choice.predicted,
         story.tau2[0] / encoding.labels.std**2,
     )
-    weighs = settings.loss == "biv" and bars is not None
-    epsilon = training.epsilons[choice.epoch - 1] if weighs else None
+    tuned = "epsilon" in registry.get(settings.loss).tuned and bars is not None
+    epsilon = training.epsilons[choice.epoch - 1] if tuned else None
     fitted = Fitted(
         True,
         encoding.encoder,

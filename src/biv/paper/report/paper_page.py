@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from biv.losses import registry
 from biv.paper.artefacts import PRESETS, Artefact, Line, artefacts
 from biv.paper.claims import Verdict, claims
 from biv.paper.report import claims as claim_texts
@@ -582,10 +583,11 @@ def _noise_text(run: Run) -> str:
 
 def _loss_text(run: Run) -> str:
     loss = run.loss
-    words = [loss.kind.upper() if loss.kind != "cutoff" else "cutoff"]
-    if loss.kind in ("iv", "biv"):
+    minimised = registry.get(loss.kind)
+    words = [minimised.title]
+    if "epsilon" in minimised.settings:
         words.append(f"ε {loss.epsilon:g}")
-    if loss.kind == "cutoff":
+    if "threshold" in minimised.settings:
         words.append(f"{loss.threshold:.4g}" + ("" if loss.raw_threshold else " μ"))
     if run.optimizer != "adam":
         words.append(f"{run.optimizer} {run.learning_rate:g}")

@@ -1,0 +1,134 @@
+"""Every loss by its name, and what the rest of the library needs to know about it.
+
+:class:`biv.BIVRegressor`, ``biv train``, streaming, ``biv compare`` and the paper's experiments all
+read this list, so that a loss which is registered here is available in all of them. Reading it does
+not import PyTorch: the class of a loss is imported when the first one is created.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from biv.losses.modules import VarianceLoss
+
+
+@dataclass(frozen=True)
+class LossInfo:
+    """A loss, described without importing it.
+
+    Attributes:
+        name: The value of `loss` in :class:`biv.BIVRegressor` and of ``--loss`` in ``biv train``.
+        title: How tables and charts call it.
+        module: Its class, a :class:`biv.VarianceLoss`, as ``"package.module:Class"``.
+        settings: Arguments of that class that define the loss: "epsilon", "threshold".
+        tuned: Those of them that the estimator and the command set. The others keep their
+            defaults there, as the ε of IV, which is 0.
+        uses_variance: Whether labels are weighed by their variances.
+        without_variance: Name of the loss that replaces it where no label has an error bar; None if
+            it is an error to ask for it then.
+        accepts_zero_variance: Whether it is finite at σ² = 0 with its default settings.
+    """
+
+    name: str
+    title: str
+    module: str
+    settings: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()
+    uses_variance: bool = True
+    without_variance: str | None = None
+    accepts_zero_variance: bool = True
+
+    def create(self, **arguments: Any) -> VarianceLoss:
+        """Create the module."""
+        module, _, name = self.module.partition(":")
+        loss: VarianceLoss = getattr(import_module(module), name)(**arguments)
+        return loss
+
+
+_LOSSES: dict[str, LossInfo] = {}
+
+
+def register(loss: LossInfo) -> None:
+    """Make a loss available by its name.
+
+    Raises:
+        ValueError: Another loss has that name.
+    """
+    if loss.name in _LOSSES:
+        raise ValueError(f"a loss named {loss.name!r} already exists")
+    _LOSSES[loss.name] = loss
+
+
+def unregister(name: str) -> None:
+    """Remove a loss that was registered."""
+    del _LOSSES[name]
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all losses.
+
+    Example:
+        >>> names()
+        ('biv', 'l2', 'iv', 'cutoff')
+    """
+    return tuple(_LOSSES)
+
+
+def get(name: str) -> LossInfo:
+    """Return the loss of a name.
+
+    Raises:
+        ValueError: There is none.
+
+    Example:
+        >>> get("cutoff").create(threshold=2.0)
+        CutoffLoss(threshold=2.0)
+    """
+    if name not in _LOSSES:
+        known = ", ".join(map(repr, _LOSSES))
+        raise ValueError(f"loss must be one of {known}; found {name!r}")
+    return _LOSSES[name]
+
+
+def tuning(setting: str) -> str:
+    """Return the names of the losses for which the estimator sets this setting, in words.
+
+    Example:
+        >>> tuning("epsilon")
+        'biv'
+    """
+    return " or ".join(loss.name for loss in _LOSSES.values() if setting in loss.tuned)
+
+
+register(
+    LossInfo(
+        "biv",
+        "BIV",
+        "biv.losses.modules:BIVLoss",
+        settings=("epsilon",),
+        tuned=("epsilon",),
+        without_variance="l2",
+    )
+)
+register(LossInfo("l2", "L2", "biv.losses.modules:L2Loss", uses_variance=False))
+register(
+    LossInfo(
+        "iv",
+        "IV",
+        "biv.losses.modules:IVLoss",
+        settings=("epsilon",),
+        accepts_zero_variance=False,
+    )
+)
+register(
+    LossInfo(
+        "cutoff",
+        "Cutoff",
+        "biv.losses.modules:CutoffLoss",
+        settings=("threshold",),
+        tuned=("threshold",),
+    )
+)
