@@ -1,5 +1,6 @@
 """What holds for one loss or another: their identities and their settings."""
 
+import copy
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 
 import biv
 from biv.epsilon import MinimumBatchSize
-from biv.losses._reduction import Recipe
+from biv.losses._reduction import LossFormula, Weighted
 from biv.models import MLP
 from biv.training import Member, Schedule, train_reference, train_stack
 from helpers.cases import batch, gradient
@@ -62,13 +63,13 @@ def test_the_plain_way_is_the_general_way(monkeypatch, dtype, base, spoil):
             yield gradient(biv.biv_loss, pred, *arguments, **options)
 
     short = list(results())
-    monkeypatch.setattr(Recipe, "_of_plain_labels", lambda *_: None)
+    monkeypatch.setattr(LossFormula, "_value_of_plain_labels", lambda *_: None)
     torch.testing.assert_close(short, list(results()))
 
 
 def test_the_plain_way_is_taken_where_it_should_be(monkeypatch):
     """A batch with nothing to leave out does not pay for what it does not have."""
-    monkeypatch.setattr(Recipe, "sums", lambda *_: pytest.fail("the general way was taken"))
+    monkeypatch.setattr(Weighted, "sums", lambda *_: pytest.fail("the general way was taken"))
     pred, target, variance = batch(40, 2)
     for validate_args in (True, False):
         biv.biv_loss(pred, target, variance, validate_args=validate_args)
@@ -223,3 +224,20 @@ def test_a_left_out_element_is_no_trouble_to_any_base():
         found = gradient(biv.biv_loss, pred, target, variance, **options)
         assert found.isfinite().all()
         assert not found[~mask].any()
+
+
+def test_a_setting_that_is_assigned_holds_from_then_on():
+    pred, target, variance = batch(30)
+    loss = biv.BIVLoss(epsilon=0.05)
+    loss(pred, target, variance)
+    loss.epsilon = 3.0
+    assert loss(pred, target, variance) == biv.biv_loss(pred, target, variance, epsilon=3.0)
+    loss.base = "mae"
+    expected = biv.biv_loss(pred, target, variance, epsilon=3.0, base="mae")
+    assert loss(pred, target, variance) == expected
+    loss.epsilon = -1.0
+    with pytest.raises(ValueError, match="epsilon must be"):
+        loss(pred, target, variance)
+    twin = copy.deepcopy(biv.BIVLoss(epsilon=3.0))
+    twin.epsilon = 0.05
+    assert twin(pred, target, variance) == biv.biv_loss(pred, target, variance)

@@ -151,7 +151,7 @@ def test_every_loss_is_created_from_its_settings(name):
 def test_a_name_belongs_to_one_loss():
     with pytest.raises(ValueError, match="a loss named 'toy' already exists"):
         registry.register(TOY)
-    with pytest.raises(ValueError, match="loss must be one of .*'biv', 'toy'; found 'huber'"):
+    with pytest.raises(ValueError, match="loss must be one of .*'cutoff', 'toy'; found 'huber'"):
         registry.get("huber")
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from biv._utils import arrays, validation
 from biv._utils.pages import named, see
-from biv.losses._weighting import BIV, Scope, Weighting, total
+from biv.losses._weighting import Scope, Weighting, total
 
 Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
 
@@ -230,7 +230,7 @@ def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class LossFormula:
     """A loss: how labels are weighed, what is averaged, and whether values are looked at.
 
     With `per_output` it is the mean of the losses of the outputs, each with its own normaliser.
@@ -308,33 +308,31 @@ class Recipe:
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         """The loss of such a batch, a 0-d tensor."""
-        if mask is None and sample_weight is None and isinstance(self.weighting, BIV):
-            simple = self._of_plain_labels(pred, target, variance)
-            if simple is not None:
-                return simple
+        if mask is None and sample_weight is None and self.weighting.has_plain_weights:
+            loss = self._value_of_plain_labels(pred, target, variance)
+            if loss is not None:
+                return loss
         require_pred(pred, target)
         labels = self.labels(target, variance, mask, sample_weight)
         return self._weigh(labels).sums(self.base, pred).value()
 
-    def _of_plain_labels(
+    def _value_of_plain_labels(
         self, pred: Tensor, target: Tensor, variance: Tensor | None
     ) -> Tensor | None:
-        """BIV where nothing has to be left out, in no more passes than torch's own weighted MSE.
+        """The loss where nothing has to be left out, in as few passes as torch's weighted MSE.
 
         It is tried first, and what cannot be plain shows in the result: a NaN, an infinity or a
         zero among the labels, variances or predictions leaves no finite value, but for σ² = +inf,
         whose weight is 0 as it should be. Then None is returned, and the general way is taken. Only
         on the CPU, where looking at a value waits for nothing.
         """
-        if variance is None or self.weighting.policy.reads_batch or self.per_output:
-            return None
-        if not _are_ordinary(pred, target, variance):
+        if variance is None or self.per_output or not _are_ordinary(pred, target, variance):
             return None
         if not isinstance(self.base, str) and not math.isfinite((target + variance).sum().item()):
             return None  # a base of the user's may hide a NaN, or have a gradient of 0 times NaN
         if self.validate_args and not bool(variance.amin() >= 0):
             return None
-        w = 1.0 / (variance + self.weighting.policy.resolve(variance))
+        w = self.weighting.plain_weights(variance)
         total = w.sum()
         # Weights are absolute here; far from 1 they would cost digits or overflow.
         if not 1e-15 < total.item() < 1e15:

@@ -106,6 +106,18 @@ class Weighting(ABC):
     variance_is_optional = False
     is_relative = True  # whether a common factor of all weights is free
 
+    @property
+    def has_plain_weights(self) -> bool:
+        """Whether :meth:`plain_weights` may be called."""
+        return False
+
+    def plain_weights(self, variance: Tensor) -> Tensor:
+        """Weights of a batch in which every label counts: without a scope, in fewer passes.
+
+        They are absolute, so that they may overflow, and the denominator is their sum.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
         """W in the dtype asked for; 0 where the variance is +inf."""
@@ -174,6 +186,14 @@ class BIV(Weighting):
     """
 
     policy: EpsilonPolicy
+
+    @property
+    def has_plain_weights(self) -> bool:
+        """Whether ε is known without the batch."""
+        return not self.policy.reads_batch
+
+    def plain_weights(self, variance: Tensor) -> Tensor:
+        return 1.0 / (variance + self.policy.resolve(variance))
 
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
         smallest = scope.smallest_variance.to(dtype)

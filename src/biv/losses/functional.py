@@ -38,7 +38,7 @@ from torch import Tensor
 
 from biv.epsilon import EpsilonPolicy, as_policy
 from biv.losses import _weighting
-from biv.losses._reduction import Base, Recipe
+from biv.losses._reduction import Base, LossFormula
 
 
 def l2_loss(
@@ -74,8 +74,8 @@ def l2_loss(
         >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
         tensor(2.5000)
     """
-    recipe = Recipe(_weighting.L2(), "mse", validate_args, per_output)
-    return recipe.value(pred, target, variance, mask, sample_weight)
+    formula = LossFormula(_weighting.L2(), "mse", validate_args, per_output)
+    return formula.value(pred, target, variance, mask, sample_weight)
 
 
 def iv_loss(
@@ -124,8 +124,8 @@ def iv_loss(
         >>> biv.iv_loss(pred, target, torch.tensor([1.0, 2.0]))
         tensor(1.5000)
     """
-    recipe = Recipe(_weighting.IV(as_policy(epsilon)), "mse", validate_args, per_output)
-    return recipe.value(pred, target, variance, mask, sample_weight)
+    formula = LossFormula(_weighting.IV(as_policy(epsilon)), "mse", validate_args, per_output)
+    return formula.value(pred, target, variance, mask, sample_weight)
 
 
 def biv_loss(
@@ -176,8 +176,8 @@ def biv_loss(
         >>> biv.biv_loss(pred, target, torch.tensor([1.0, 2.0]), epsilon=0.0)
         tensor(2.)
     """
-    recipe = Recipe(_weighting.BIV(as_policy(epsilon)), base, validate_args, per_output)
-    return recipe.value(pred, target, variance, mask, sample_weight)
+    formula = LossFormula(_weighting.BIV(as_policy(epsilon)), base, validate_args, per_output)
+    return formula.value(pred, target, variance, mask, sample_weight)
 
 
 def cutoff_loss(
@@ -218,5 +218,5 @@ def cutoff_loss(
         >>> biv.cutoff_loss(pred, target, torch.tensor([1.0, 2.0]), threshold=2.0)
         tensor(1.)
     """
-    recipe = Recipe(_weighting.Cutoff(threshold), "mse", validate_args, per_output)
-    return recipe.value(pred, target, variance, mask, sample_weight)
+    formula = LossFormula(_weighting.Cutoff(threshold), "mse", validate_args, per_output)
+    return formula.value(pred, target, variance, mask, sample_weight)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from biv._utils import validation
 from biv.epsilon import EpsilonPolicy, as_policy
 from biv.losses import _distributed, _reduction, _weighting
 from biv.losses._distributed import Normaliser
-from biv.losses._reduction import Base, Labels, LossSums, Recipe, Weighted
+from biv.losses._reduction import Base, Labels, LossFormula, LossSums, Weighted
 from biv.losses._weighting import Weighting
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class VarianceLoss(nn.Module, ABC):
             without validation.
     """  # noqa: D205
 
+    _formula: LossFormula | None = None
+
     def __init__(
         self,
         *,
@@ -68,12 +70,20 @@ class VarianceLoss(nn.Module, ABC):
 
     @abstractmethod
     def weighting(self) -> Weighting:
-        """How labels are weighed, by the settings as they are now."""
+        """How labels are weighed; called again after an attribute has been assigned."""
 
     @property
-    def recipe(self) -> Recipe:
+    def formula(self) -> LossFormula:
         """The whole loss, by the settings as they are now."""
-        return Recipe(self.weighting(), self.base, self.validate_args, self.per_output)
+        formula = self._formula
+        if formula is None:
+            formula = LossFormula(self.weighting(), self.base, self.validate_args, self.per_output)
+            object.__setattr__(self, "_formula", formula)
+        return formula
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        object.__setattr__(self, "_formula", None)  # a setting may have changed
 
     def forward(
         self,
@@ -97,14 +107,14 @@ class VarianceLoss(nn.Module, ABC):
         Returns:
             A 0-d tensor; 0, with zero gradients, where nothing is left to learn from.
         """
-        recipe = self.recipe
+        formula = self.formula
         if self.process_group is None:
-            return recipe.value(pred, target, variance, mask, sample_weight)
-        with self._failing_together(recipe, [pred]):
+            return formula.value(pred, target, variance, mask, sample_weight)
+        with self._failing_together(formula, [pred]):
             _reduction.require_pred(pred, target)
-            labels = recipe.labels(target, variance, mask, sample_weight)
-        normaliser, (weighed,) = self._normalise(recipe, [labels])
-        return normaliser.loss(weighed.numerator(recipe.base, pred))
+            labels = formula.labels(target, variance, mask, sample_weight)
+        normaliser, (weighed,) = self._normalise(formula, [labels])
+        return normaliser.loss(weighed.numerator(formula.base, pred))
 
     def sums(
         self,
@@ -127,8 +137,8 @@ class VarianceLoss(nn.Module, ABC):
             >>> (pairs[0] + pairs[1]).value() == loss(pred, target, variance)
             tensor(True)
         """
-        recipe = replace(self.recipe, weighting=self.weighting().additive())
-        return recipe.sums(pred, target, variance, mask, sample_weight)
+        formula = replace(self.formula, weighting=self.formula.weighting.additive())
+        return formula.sums(pred, target, variance, mask, sample_weight)
 
     def weights(
         self,
@@ -148,7 +158,7 @@ class VarianceLoss(nn.Module, ABC):
             >>> BIVLoss(epsilon=0.0).weights(target, variance)
             tensor([1.0000, 0.5000, 0.2500])
         """
-        return self.recipe.weigh(target, variance, mask, sample_weight).weights
+        return self.formula.weigh(target, variance, mask, sample_weight).weights
 
     def window(
         self,
@@ -182,17 +192,17 @@ class VarianceLoss(nn.Module, ABC):
             ...         whole(model(x), y, v).backward()
             ...     # optimizer.step(); optimizer.zero_grad()
         """
-        recipe = self.recipe
+        formula = self.formula
         columns = {"variances": variances, "masks": masks, "sample_weights": sample_weights}
         seen: list[Tensor] = []
-        with self._failing_together(recipe, seen):
+        with self._failing_together(formula, seen):
             seen += _column("targets", targets)
-            labels = [recipe.labels(*batch) for batch in _rows(seen, columns)]
-            if recipe.per_output:
+            labels = [formula.labels(*batch) for batch in _rows(seen, columns)]
+            if formula.per_output:
                 for target in seen:
                     _distributed.require_outputs(target, _distributed.outputs_of(seen[0]))
-        normaliser, _ = self._normalise(recipe, labels)
-        return WindowLoss(recipe, normaliser)
+        normaliser, _ = self._normalise(formula, labels)
+        return WindowLoss(formula, normaliser)
 
     def extra_repr(self) -> str:
         """The settings, as they would be given again."""
@@ -203,7 +213,7 @@ class VarianceLoss(nn.Module, ABC):
         return {}
 
     @contextmanager
-    def _failing_together(self, recipe: Recipe, tensors: Sequence[object]) -> Iterator[None]:
+    def _failing_together(self, formula: LossFormula, tensors: Sequence[object]) -> Iterator[None]:
         """Tell the other ranks of an error here, so that none waits for a rank that has gone."""
         try:
             yield
@@ -211,22 +221,22 @@ class VarianceLoss(nn.Module, ABC):
             if self.process_group is not None:
                 devices = [value.device for value in tensors if isinstance(value, Tensor)]
                 _distributed.stop_together(
-                    recipe.weighting,
+                    formula.weighting,
                     self.process_group,
                     devices[0] if devices else torch.device("cpu"),
-                    validate_args=recipe.validate_args,
+                    validate_args=formula.validate_args,
                 )
             raise
 
     def _normalise(
-        self, recipe: Recipe, batches: Sequence[Labels]
+        self, formula: LossFormula, batches: Sequence[Labels]
     ) -> tuple[Normaliser, list[Weighted]]:
         return _distributed.normalise(
-            recipe.weighting,
+            formula.weighting,
             batches,
             self.process_group,
-            validate_args=recipe.validate_args,
-            per_output=recipe.per_output,
+            validate_args=formula.validate_args,
+            per_output=formula.per_output,
         )
 
     def __deepcopy__(self, memo: dict[int, object]) -> VarianceLoss:
@@ -269,7 +279,7 @@ def _column(name: str, given: Iterable[Entry]) -> list[Entry]:
 class WindowLoss:
     """The loss of one micro-batch of a window; see :meth:`biv.VarianceLoss.window`."""
 
-    recipe: Recipe
+    formula: LossFormula
     normaliser: Normaliser
 
     def __call__(
@@ -283,12 +293,12 @@ class WindowLoss:
     ) -> Tensor:
         """This micro-batch's share of the loss of the window, a 0-d tensor."""
         _reduction.require_pred(pred, target)
-        scope, per_output = self.normaliser.scope, self.recipe.per_output
+        scope, per_output = self.normaliser.scope, self.formula.per_output
         if per_output:
             _distributed.require_outputs(target, scope.smallest_variance.shape)
-        labels = self.recipe.labels(target, variance, mask, sample_weight)
-        weighed = Weighted.of(self.recipe.weighting, labels, scope, per_output=per_output)
-        return self.normaliser.loss(weighed.numerator(self.recipe.base, pred))
+        labels = self.formula.labels(target, variance, mask, sample_weight)
+        weighed = Weighted.of(self.formula.weighting, labels, scope, per_output=per_output)
+        return self.normaliser.loss(weighed.numerator(self.formula.base, pred))
 
 
 class L2Loss(VarianceLoss):
@@ -334,7 +344,7 @@ class IVLoss(VarianceLoss):
             process_group=process_group, per_output=per_output, validate_args=validate_args
         )
         self.epsilon = epsilon
-        self.weighting()  # raises now what it would raise at the first batch
+        _ = self.formula  # raises now what it would raise at the first batch
 
     def weighting(self) -> Weighting:  # noqa: D102
         return _weighting.IV(as_policy(self.epsilon))
@@ -377,8 +387,7 @@ class BIVLoss(VarianceLoss):
             process_group=process_group, per_output=per_output, validate_args=validate_args
         )
         self.epsilon, self.base = epsilon, base
-        self.weighting()
-        _reduction.resolve_base(base)
+        _ = self.formula
 
     def weighting(self) -> Weighting:  # noqa: D102
         return _weighting.BIV(as_policy(self.epsilon))
@@ -416,7 +425,7 @@ class CutoffLoss(VarianceLoss):
             process_group=process_group, per_output=per_output, validate_args=validate_args
         )
         self.threshold = threshold
-        self.weighting()
+        _ = self.formula
 
     def weighting(self) -> Weighting:  # noqa: D102
         return _weighting.Cutoff(self.threshold)

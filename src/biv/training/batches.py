@@ -10,7 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from biv.losses import weights
-from biv.losses._reduction import NEUTRAL_PRED, NEUTRAL_TARGET, Base, Labels, Recipe, elementwise
+from biv.losses._reduction import (
+    NEUTRAL_PRED,
+    NEUTRAL_TARGET,
+    Base,
+    Labels,
+    LossFormula,
+    elementwise,
+)
 from biv.losses._weighting import Scope
 from biv.models.stacked import aligned
 from biv.training.data import Member, Schedule, Triplets
@@ -116,8 +123,8 @@ class Batches:
         tables = {id(m.train): _Labels.of(m.train) for m in members}
         self.labels = [tables[id(m.train)] for m in members]
         self.orders = [m.generators()[1] for m in members]
-        self.recipes = [m.loss.recipe for m in members]
-        self.alike = _alike(self.recipes)
+        self.formulas = [m.loss.formula for m in members]
+        self.alike = _alike(self.formulas)
 
     def epoch(self) -> list[Batch]:
         """The batches of the next epoch."""
@@ -134,7 +141,7 @@ class Batches:
                 group = group * 2
             drawn = [[column[orders[:, m]] for column in self.labels[m]] for m in group]
             labels = [torch.stack(columns, dim=1) for columns in zip(*drawn, strict=True)]
-            w, denominator = _weigh(self.recipes[group[0]], *labels)
+            w, denominator = _weigh(self.formulas[group[0]], *labels)
             target[:, group] = torch.where(w > 0, labels[0], NEUTRAL_TARGET)
             share[:, group] = w / torch.where(denominator == 0, 1.0, denominator)[..., None, None]
             sizes[:, group] = weights.kish(w, (2, 3))
@@ -159,30 +166,30 @@ class Batches:
 
 
 def _weigh(
-    recipe: Recipe, y: Tensor, variance: Tensor, importance: Tensor
+    formula: LossFormula, y: Tensor, variance: Tensor, importance: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Weights (steps, members, B, D) and denominators (steps, members) of batches weighed alike."""
     flat = y.flatten(0, 1), variance.flatten(0, 1), importance.flatten(0, 1)
-    policy = recipe.weighting.policy
+    policy = formula.weighting.policy
     if policy.reads_batch:
         for batch in zip(*flat, strict=True):
             labels = Labels.checked(batch[0], batch[1], None, batch[2]).promoted()
-            Scope.over(recipe.weighting, labels, validate_args=True)
+            Scope.over(formula.weighting, labels, validate_args=True)
 
     def weigh(y: Tensor, variance: Tensor, importance: Tensor) -> tuple[Tensor, Tensor]:
-        weighed = recipe.weigh(y, variance, None, importance)
+        weighed = formula.weigh(y, variance, None, importance)
         return weighed.weights, weighed.denominator
 
     w, denominator = torch.func.vmap(weigh)(*flat)
     return w.view_as(y), denominator.view(y.shape[:2])
 
 
-def _alike(recipes: Sequence[Recipe]) -> list[list[int]]:
-    """The members whose labels are weighed by one recipe, in groups."""
+def _alike(formulas: Sequence[LossFormula]) -> list[list[int]]:
+    """The members whose labels are weighed by one formula, in groups."""
     groups: list[list[int]] = []
-    for member, recipe in enumerate(recipes):
+    for member, formula in enumerate(formulas):
         for group in groups:
-            if recipe == recipes[group[0]]:
+            if formula == formulas[group[0]]:
                 group.append(member)
                 break
         else:
