@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from biv._utils import arrays, bisection, validation
+from biv._utils import arrays, search, validation
 from biv._utils.arrays import Array
 from biv._utils.pages import helps_with, see
 from biv.losses import weights
@@ -128,7 +128,7 @@ def _solve(
     # So far below the smallest positive variance, ε changes no weight by a digit that counts.
     positive = torch.where(relative > 0, relative, 1.0).amin(dims, keepdim=True)
     low = (positive * 1e-20).clamp(min=1e-290, max=1.0)
-    root = bisection.smallest_where(reached, low, high)
+    root = search.smallest_where(reached, low, high)
     none_needed = weights.kish(1.0 / relative, dims, keepdim=True) >= goal
     epsilon = torch.where(none_needed, 0.0, root * scale)
     return epsilon.squeeze(dims).to(variance.device, dtype)
