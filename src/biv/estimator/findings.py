@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv._utils.pages import named
+from biv._utils.rank_correlation import ranks
 from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
-from biv.preprocessing.leakage import ranks
 
 Array = npt.NDArray[Any]
 

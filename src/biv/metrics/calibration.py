@@ -10,6 +10,7 @@ from torch import Tensor
 
 from biv._utils import search
 from biv._utils.pages import helps_with
+from biv._utils.rank_correlation import rank_correlation
 from biv.metrics._elements import elements, relative_weights
 from biv.metrics._scores import Score
 from biv.metrics.sample_size import raised_to_sample_size
@@ -146,7 +147,7 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     square = residual.square()
     if len(v) < FEWEST_READ or not bool(v.max() > v.min()) or not bool(square.any()):
         return None
-    if abs(_rank_correlation(residual, v)) > FOLLOWING:
+    if abs(rank_correlation(residual.numpy(), v.numpy())) > FOLLOWING:
         return None
     nothing = _log_likelihoods(square, torch.zeros_like(v), scaled=False)
     own = max(_log_likelihoods(square, v, scaled=True), nothing, key=torch.sum)
@@ -158,13 +159,6 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
             if float(gain.sum()) > FAR_BETTER * math.sqrt(len(v)) * float(gain.std()):
                 found[name] = float(gain.sum())
     return max(found, key=found.__getitem__, default=None)
-
-
-def _rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Spearman's, ties in the order in which they come."""
-    ranks = [x.argsort(stable=True).argsort().double() for x in (one, other)]
-    a, b = (x - x.mean() for x in ranks)
-    return float((a * b).mean() / a.square().mean())
 
 
 def _log_likelihoods(square: Tensor, variance: Tensor, *, scaled: bool) -> Tensor:

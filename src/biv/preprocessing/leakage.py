@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from biv._utils.rank_correlation import rank_correlation
+
 Floats = npt.NDArray[np.float64]
 
 DISTINCT = 0.95  # share of the filled cells; with more distinct texts, a column is an identifier
@@ -74,20 +76,7 @@ def label_copies(columns: Iterable[tuple[Any, Floats]], y: Floats) -> dict[Any, 
         one, two = values[known], y[known]
         if min(len(np.unique(one)), len(np.unique(two))) < FEWEST_VALUES:
             continue
-        correlation = float(ranks(one) @ ranks(two))
+        correlation = rank_correlation(one, two)
         if abs(correlation) >= COPY:
             found[name] = round(correlation, 6)
     return found
-
-
-def ranks(values: Floats) -> Floats:
-    """Return ranks from least to greatest, tied values with their mean rank, centred, of length 1.
-
-    The product of two such vectors is Spearman's correlation.
-    """
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    found: Floats = (ends - (counts - 1) / 2)[place]
-    found = found - found.mean()
-    length = np.sqrt((found**2).sum())
-    return found / length if length > 0 else found

@@ -15,9 +15,9 @@ from biv._utils import validation
 from biv._utils.arrays import LARGEST
 from biv._utils.messages import in_shell, shortened
 from biv._utils.pages import helps_with, see
+from biv._utils.rank_correlation import rank_correlation
 from biv._utils.warnings import warn
 from biv.preprocessing.encoder import FeatureEncoder
-from biv.preprocessing.leakage import ranks
 from biv.tables.dataset import Dataset
 from biv.tables.files import Files, Part, require_pandas
 from biv.tables.schema import Schema
@@ -154,7 +154,7 @@ class Target:
         around_zero = np.mean((low <= 0) & (high >= 0)) >= NEARLY_ALL
         middle = low + high
         varied = np.ptp(middle) > 0 and np.ptp(y) > 0
-        elsewhere = varied and ranks(middle) @ ranks(y) < ALONG_WITH_LABELS
+        elsewhere = varied and rank_correlation(middle, y) < ALONG_WITH_LABELS
         if outside <= MOST_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
             return
         names = list(map(shortened, self.interval))

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv._utils.messages import shortened
+from biv._utils.rank_correlation import ranks
 from biv.estimator import findings
 from biv.estimator.findings import Finding
 from biv.estimator.model_file import plain
 from biv.estimator.regressor import BIVRegressor
 from biv.losses.weights import effective_batch_size, inverse_variance_weights
 from biv.preprocessing.encoder import FeatureEncoder
-from biv.preprocessing.leakage import ranks
 from biv.tables import LabelledTable
 from biv.workflows.checks import require_learnable
 from biv.workflows.relation import RELATED, label_correlation

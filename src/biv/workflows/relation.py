@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from biv.preprocessing.leakage import ranks
+from biv._utils.rank_correlation import rank_correlation
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,7 +22,7 @@ def label_correlation(y: Floats, variance: Floats | None) -> float:
     if variance is None:
         return 0.0
     used = np.isfinite(variance)
-    return round(float(ranks(variance[used]) @ ranks(y[used])), 12)
+    return round(rank_correlation(variance[used], y[used]), 12)
 
 
 def goes_with_label(y: Floats, variance: Floats | None) -> bool:
