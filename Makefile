@@ -60,8 +60,9 @@ format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-mutants: $(STAMP) ## break the library in many places, one at a time, and see a test fail each time
-	$(BIN)/python tests/mutants.py
+mutants: $(STAMP) ## mutation testing of the mathematical core, hours; MUTANTS="biv.losses.weights*" for a part of it
+	$(BIN)/mutmut run $(MUTANTS)
+	$(BIN)/mutmut results
 
 fuzz: $(STAMP) ## 10,000 odd inputs, damaged files and failing disks, and 100 kills: half an hour, resumes where it stopped
 	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 10000 --kills 100
@@ -90,4 +91,4 @@ bench-report: $(STAMP) browser ## how long a report of 720 runs takes to make an
 	$(BIN)/python benchmarks/report.py --out build/bench/report.md
 
 clean: ## remove what make has made
-	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist mutants .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -117,6 +117,10 @@ def test_batch_size_along_dimensions():
     both = biv.effective_batch_size(weights.numpy(), dim=(0, 2))
     assert both.shape == (4,)
     assert both[3] == pytest.approx(reference_batch_size(weights[:, 3]))
+    assert isinstance(rows, torch.Tensor)
+    assert isinstance(both, np.ndarray)
+    first = biv.effective_batch_size(weights, dim=-3)  # counted from the end, the first of three
+    assert torch.equal(first, biv.effective_batch_size(weights, dim=0))
 
 
 def test_batch_size_of_little():
@@ -146,12 +150,13 @@ def test_batch_size_of_little():
         (lambda: biv.cutoff_weights(torch.ones(2), float("nan")), ValueError, "threshold .*found nan"),
         (lambda: biv.cutoff_weights(torch.ones(2), "1"), TypeError, "threshold .*found '1'"),
         (lambda: biv.cutoff_weights(-np.ones(2), 1.0), ValueError, "variance .*-1 at index 0"),
-        (lambda: biv.effective_batch_size(np.array([1.0, -1.0])), ValueError, "weights .*-1 at index 1"),
+        (lambda: biv.effective_batch_size(np.array([1.0, -1.0])), ValueError, "weights must be non-negative numbers; .*-1 at index 1"),
         (lambda: biv.effective_batch_size(np.array([np.nan])), ValueError, "weights .*nan"),
         (lambda: biv.effective_batch_size(torch.ones(3), dim=1), ValueError, r"dim must be in \[-1, 0\]; found 1"),
         (lambda: biv.effective_batch_size(torch.ones(3), dim=(0, 0)), ValueError, "dim must name each dimension once"),
-        (lambda: biv.effective_batch_size(torch.ones(3), dim="0"), TypeError, "dim must be an integer"),
+        (lambda: biv.effective_batch_size(torch.ones(3), dim="0"), TypeError, "dim must be an integer.*found '0'"),
         (lambda: biv.effective_batch_size(torch.ones(3), dim=0.5), TypeError, "dim must be an integer"),
+        (lambda: biv.inverse_variance_weights(np.ones(2), np.array(["1", "2"])), TypeError, "epsilon must"),
     ],
 )  # fmt: skip
 def test_bad_input(call, kind, message):
