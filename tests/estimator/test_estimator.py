@@ -1,5 +1,6 @@
 """BIVRegressor: scikit-learn's own checks, and what error bars change."""
 
+import inspect
 import subprocess
 import sys
 import warnings
@@ -471,6 +472,31 @@ def test_what_cannot_be_is_said(options, fit, message):
     y = np.stack([y, y], axis=1) if fit.pop("two", False) else y
     with pytest.raises(fit.pop("error", ValueError), match=message):
         biv.BIVRegressor(**options).fit(x, y, **fit)
+
+
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_a_third_positional_argument_is_refused(method):
+    # It was read as variances, where other estimators of scikit-learn take weights.
+    x, y, std, _ = table(50)
+    call = getattr(biv.BIVRegressor(), method)
+    with pytest.raises(TypeError, match=f"{method}\\(\\) takes 3 positional arguments but 4 were"):
+        call(x, y, std)
+
+
+def test_predict_takes_its_options_by_name():
+    x, _, _, _ = table(50)
+    with pytest.raises(
+        TypeError, match=r"predict\(\) takes 2 positional arguments but 3 were given"
+    ):
+        biv.BIVRegressor().predict(x, True)
+
+
+@pytest.mark.parametrize("method", ["fit", "predict", "score"])
+def test_error_bars_come_in_one_order(method):
+    parameters = inspect.signature(getattr(biv.BIVRegressor, method)).parameters.values()
+    named = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name != "return_std"]
+    assert named == ["y_var", "y_std", "sample_weight"][: len(named)]
+    assert len(named) >= 2
 
 
 @pytest.mark.parametrize("name", ["X", "y", "y_var", "y_std", "sample_weight"])

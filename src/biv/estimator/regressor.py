@@ -265,6 +265,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         X: Any,
         y: Any,
+        *,
         y_var: Any = None,
         y_std: Any = None,
         sample_weight: Any = None,
@@ -632,7 +633,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.variance_factor_interval_ = fitted.an_output(factors and [f[1:] for f in factors])
 
     def predict(
-        self, X: Any, return_std: bool = False, y_var: Any = None, *, y_std: Any = None
+        self, X: Any, *, return_std: bool = False, y_var: Any = None, y_std: Any = None
     ) -> Any:
         """The true labels of new rows, and how sure that is.
 
@@ -736,7 +737,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def score(
-        self, X: Any, y: Any, y_var: Any = None, sample_weight: Any = None, y_std: Any = None
+        self, X: Any, y: Any, *, y_var: Any = None, y_std: Any = None, sample_weight: Any = None
     ) -> float:
         """R²; with the error bars of noisy labels, R² to the true ones behind them.
 
