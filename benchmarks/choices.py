@@ -23,12 +23,12 @@ import torch
 from sklearn.datasets import load_diabetes
 
 import biv
-import biv.estimator.regressor
+import biv.estimator.networks
 import quality
 from machine import machine, publish, table
 
 ROWS, TEST_ROWS, FEATURES = 1000, 4000, 10
-SCALES = biv.estimator.regressor.SCALES
+SCALES = biv.estimator.networks.SCALES
 TABLES = (
     "bike α=1",
     "bike α=.5",
@@ -90,10 +90,10 @@ def embedding(cell):
     train, test, label_variance = simulated(name, seed)
     errors = []
     for scales in (*((scale,) for scale in SCALES), SCALES):
-        biv.estimator.regressor.SCALES = scales
+        biv.estimator.networks.SCALES = scales
         model = biv.BIVRegressor(random_state=seed).fit(train[0], train[1], y_var=train[2])
         errors.append(quality.error(model.predict(test[0]), test, label_variance))
-    biv.estimator.regressor.SCALES = SCALES
+    biv.estimator.networks.SCALES = SCALES
     return cell, errors
 
 

@@ -28,7 +28,7 @@ from biv.images import Pixels, dataset
 from biv.models import ResNet18
 from biv.training import Compute, Member, Schedule, Triplets
 from biv.training.loop import Loop
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 from machine import machine, parser, publish
 
 BATCH, SIZE = 128, 64
@@ -113,7 +113,7 @@ def report(rounds):
         yield f"| read twice, decoded in parallel, written | {made:.2f} | {made / serial:.2f} |"
         yield f"| opened again | {again:.3f} | {again / serial:.3f} |\n"
         steps = bare_step(ResNet18()(torch.Generator().manual_seed(0))), our_step(data)
-        with steady_machine():
+        with numerical_settings():
             for step in steps:
                 step()
             times = [[seconds(step)[0] for step in steps] for _ in range(rounds)]

@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 import bikes
 import biv
-import biv.estimator.regressor
+import biv.estimator.ensembles
 from biv.training import cross_fit
 from machine import machine, publish, table
 
@@ -113,7 +113,7 @@ def ours(train, test, scale, seed, method):
         each_epoch.append(ensemble.modules(ensemble.snapshot()))
 
     if method == "long":
-        biv.estimator.regressor.cross_fit = partial(cross_fit, after_epoch=look)
+        biv.estimator.ensembles.cross_fit = partial(cross_fit, after_epoch=look)
     model.fit(train[0], train[1], y_var=train[2])
     fitted, curve = model._fitted, []
     for modules in each_epoch:
@@ -121,7 +121,7 @@ def ours(train, test, scale, seed, method):
         part = replace(part, ensemble=replace(part.ensemble, modules=modules))
         then = replace(fitted, parts=[part])
         curve.append(error(then.predict(x)[0][:, 0], test, scale))
-    biv.estimator.regressor.cross_fit = cross_fit
+    biv.estimator.ensembles.cross_fit = cross_fit
     mean, std = model.predict(test[0], return_std=True, y_var=test[2])
     off = np.abs(mean - test[1]) / std
     return {

@@ -38,7 +38,7 @@ from biv.tables.schema import Column, Schema
 from biv.tables.stream import Batch, Encoding, Shard, Stream
 from biv.tables.survey import Reader, Rows, Survey
 from biv.training import Schedule
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
 from biv.training.streamed import Judge, StreamedTraining
 from machine import machine, parser, publish
@@ -160,7 +160,7 @@ def streamed_beside_memory(folder, rounds):
         "streamed": training(Stream(shards, total, BATCH), held_out),
         "memory": training(Memory(everything, BATCH), held_out),
     }
-    with steady_machine(1):
+    with numerical_settings(1):
         turns = {name: Turns(made, BIVLoss(0.05)) for name, made in candidates.items()}
         for turn in turns.values():
             turn.seconds(WARM)
@@ -179,7 +179,7 @@ def on_a_rank(rank, folder, rounds, port, out):
     total = sum(shard.rows for shard in shards)
     both = Ranks.of_world()
     own = shards[rank::2]
-    with steady_machine(1):
+    with numerical_settings(1):
         alone = Turns(training(Stream(shards, total, BATCH), held_out), BIVLoss(0.05))
         apart = Turns(training(Stream(own, total, 2 * BATCH), held_out), BIVLoss(0.05))
         losses = {"global": BIVLoss(0.05, process_group=both.aside), "local": BIVLoss(0.05)}

@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import biv
 from biv.models import MLP
 from biv.training import Member, Schedule, Stack, Triplets
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 from machine import machine, parser, publish
 
 FEATURES, TRAIN, TEST, BATCH = 19, 7_000, 3_379, 256
@@ -194,7 +194,7 @@ def worker(barrier, results, threads, epochs, tested):
     """A stack of its own, started together with the others."""
     torch.set_num_threads(threads)
     engine = stack(test_every=1 if tested else None)
-    with steady_machine():
+    with numerical_settings():
         engine.run_epoch()
         barrier.wait()
         start = time.perf_counter()
@@ -320,7 +320,7 @@ def report(rounds_wanted):
     }
     engines = {"tested": stack(test_every=1), "untested": stack(test_every=None)}
     rounds = []
-    with steady_machine():
+    with numerical_settings():
         for engine in engines.values():
             engine.run_epoch()
         for loop, _ in loops.values():

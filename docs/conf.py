@@ -36,7 +36,7 @@ suppress_warnings = ["myst.header"]  # a page that is included brings its own fi
 
 # Docstrings say `pred` for the argument, as Markdown does.
 default_role = "code"
-napoleon_google_docstring, napoleon_numpy_docstring = True, False
+napoleon_google_docstring = napoleon_numpy_docstring = True
 napoleon_custom_sections = [("Identities", "returns_style"), "Reference"]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

@@ -664,8 +664,8 @@ def test_what_cannot_be_is_said(capsys):
 @pytest.mark.usefixtures("here")
 def test_a_training_that_diverges_is_a_failed_run(capsys, monkeypatch):
     path = data(Path("data.csv"))
-    monkeypatch.setattr("biv.estimator.regressor.LARGEST_RATE", 1e30)
-    monkeypatch.setattr("biv.estimator.regressor.RATE_OF_ONE_INPUT", 1e30)
+    monkeypatch.setattr("biv.estimator.networks.LARGEST_RATE", 1e30)
+    monkeypatch.setattr("biv.estimator.networks.RATE_OF_ONE_INPUT", 1e30)
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 1
     assert "no member gave a finite prediction" in capsys.readouterr().err
     assert not Path("m").exists()

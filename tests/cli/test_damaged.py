@@ -171,11 +171,12 @@ def test_what_a_damaged_file_is_said_to_hold_is_short(tmp_path):
 
 
 def test_every_setting_but_paths_and_objects_can_be_loaded():
-    from biv.estimator.regressor import _stored_settings
+    from biv.estimator.stored_settings import settings_from_json
 
     settings = biv.BIVRegressor().get_params()
     assert settings.pop("checkpoint") is None
-    assert _stored_settings(settings | {"keep": []}, settings) == settings
+    stored = settings | {"keep": []}
+    assert settings_from_json(stored, settings, biv.BIVRegressor.__init__) == settings
 
 
 @pytest.fixture

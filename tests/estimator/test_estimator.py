@@ -21,7 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import biv
 from biv.epsilon import Fixed, MinimumBatchSize, Relative
 from biv.estimator import model_file
-from biv.estimator.fitting import Fitting
+from biv.estimator.parameters import thread_count
+from biv.estimator.training_rows import TrainingRows
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.training import CrossFit
 from biv.training.stack import Stack
@@ -143,19 +144,19 @@ def test_automatic_epsilon_is_what_predicts_unseen_labels_better(monkeypatch):
     """All of τ², or a fifth of it."""
     x, y, std, _ = table(300)
     scores = {}
-    score = Fitting.score
+    score = TrainingRows.score
 
     def watched(self, out_of_fold):
         return scores.setdefault(len(scores), score(self, out_of_fold))
 
-    monkeypatch.setattr("biv.estimator.regressor.SCALES", (0.3,))
-    monkeypatch.setattr(Fitting, "score", watched)
+    monkeypatch.setattr("biv.estimator.networks.SCALES", (0.3,))
+    monkeypatch.setattr(TrainingRows, "score", watched)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
     _, less, all_of_it = scores.values()
     better = []
     for first, second in ((1.0, 2.0), (2.0, 1.0)):
         told = iter((0.0, first, second))
-        monkeypatch.setattr(Fitting, "score", lambda *_, told=told: next(told))
+        monkeypatch.setattr(TrainingRows, "score", lambda *_, told=told: next(told))
         better.append(biv.BIVRegressor(**SMALL).fit(x, y, y_std=std).epsilon_)
     assert better[0] == pytest.approx(0.2 * better[1])
     assert model.epsilon_ == better[0 if less < all_of_it else 1]
@@ -172,7 +173,7 @@ def test_embeddings_are_as_fine_as_the_labels_ask_for(loss):
     for truth in (x[:, 0] + x[:, 1], np.sin(12 * x[:, 0]) + x[:, 1]):
         model = biv.BIVRegressor(**{**SMALL, "max_epochs": 8}, loss=loss)
         model.fit(x, biv.noise.corrupt(truth, y_var, rng), y_var=y_var)
-        chosen.append(model._fitted.parts[0].recipe.periodic.scale)
+        chosen.append(model._fitted.parts[0].network.periodic.scale)
     assert chosen == [0.1, 0.6]
 
 
@@ -188,7 +189,7 @@ def test_pilots_are_long_enough_for_smooth_labels(seed):
     noisy = y + np.sqrt(y_var) * rng.normal(size=1000)
     model = biv.BIVRegressor(members=4, folds=4, max_epochs=12, epsilon=0.05, random_state=seed)
     model.fit(x, noisy, y_var=y_var)
-    assert model._fitted.parts[0].recipe.periodic.scale == 0.1
+    assert model._fitted.parts[0].network.periodic.scale == 0.1
 
 
 @pytest.mark.slow
@@ -778,7 +779,7 @@ def test_a_copy_of_one_of_several_labels_is_warned_of():
 )
 def test_jobs_are_threads(jobs, threads, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    assert biv.BIVRegressor(n_jobs=jobs)._threads() == threads
+    assert thread_count(jobs) == threads
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_what_a_table_becomes():
     wanted = [[3, 0, 1, 0, 1, 0], [2, 1, 0, 0, 0, 1], [1, 0, 1, 1, 0, 0]]
     assert encoder(data).tolist() == wanted  # n, its gaps, t; c: u, v, missing
     assert encoder.numeric == (0, 2)
-    again = FeatureEncoder.from_told(json.loads(json.dumps(encoder.told())))
+    again = FeatureEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
     assert again(data).tolist() == wanted
     other = pd.DataFrame({"n": [5.0], "t": [False], "c": ["w"]})
     assert encoder(other).tolist() == [[5, 0, 0, 0, 0, 0]]

@@ -20,7 +20,8 @@ from biv.tables import Target
 from biv.training import load_checkpoint, save_checkpoint
 from biv.training.ranks import OtherRankError, Ranks
 from biv.workflows import ModelFolder, streamed
-from biv.workflows.streamed import StreamSettings, train_streamed
+from biv.workflows.stream_plan import StreamSettings
+from biv.workflows.streamed import train_streamed
 from helpers.parquet_files import labelled, write, write_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last of max_epochs")  # they are few here

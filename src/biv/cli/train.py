@@ -225,7 +225,8 @@ def _require_streamed(options: argparse.Namespace) -> None:
 
 
 def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
-    from biv.workflows.streamed import StreamSettings, train_streamed
+    from biv.workflows.stream_plan import StreamSettings
+    from biv.workflows.streamed import train_streamed
 
     def say(text: str) -> None:
         if not options.json:

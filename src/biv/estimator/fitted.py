@@ -1,24 +1,20 @@
-"""What a fit leaves behind: networks, all that leads to them and back, and its form in a file."""
+"""A fitted model: networks, and all that leads from a table to them and back to labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from msgspec import Meta
-from torch import Tensor, nn
 
-from biv._utils import typed_json, validation
 from biv._utils.messages import shortened
-from biv._utils.typed_json import NonNegative, Positive
-from biv.estimator import error_bars, model_file
+from biv.estimator import error_bars
+from biv.estimator.diagnostics import LabelDiagnostics
 from biv.estimator.error_bars import ErrorBars
-from biv.estimator.fitting import Story, StoryTold, raw, single
-from biv.models import MLP
+from biv.estimator.networks import Network
+from biv.estimator.training_rows import raw, single
 from biv.preprocessing import FeatureScaler, LabelScaler
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.training import CrossFit
@@ -26,25 +22,6 @@ from biv.training import CrossFit
 Array = npt.NDArray[Any]
 
 FAR = 1e3  # standard deviations from the mean, below which no feature makes a prediction overflow
-
-
-@dataclass(frozen=True)
-class OwnNetwork:
-    """Networks that a function of the user's makes, which draws from torch's global generator."""
-
-    function: Callable[[int, int], nn.Module]
-    features: int
-    outputs: int
-
-    def __call__(self, generator: torch.Generator) -> nn.Module:
-        """One of them; the global generator is as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(generator.initial_seed())
-            module: object = self.function(self.features, self.outputs)
-        if not isinstance(module, nn.Module):
-            found = validation.describe(module)
-            raise TypeError(f"model must make an nn.Module; found {found}")
-        return module
 
 
 class RowError(ValueError):
@@ -69,30 +46,8 @@ class RowError(ValueError):
         return error
 
 
-class PartTold(TypedDict):
-    """A :class:`Part` as JSON has it, but for its tensors; no network if its maker is a user's."""
-
-    members: Annotated[int, Meta(ge=1)]
-    network: MLP | None
-    outputs: Annotated[int, Meta(ge=1)]
-    labels: list[tuple[float, Positive]]
-    epoch: Annotated[int, Meta(ge=1)]
-    scores: list[float | None]
-    pooled_tau2: float
-    epsilon: NonNegative | None
-    story: StoryTold
-
-
-class FittedTold(TypedDict):
-    """What all parts of a :class:`Fitted` have in common, as JSON has it."""
-
-    single: bool
-    calibrated: bool
-    columns: list[dict[str, Any]]
-
-
 @dataclass(frozen=True, eq=False)
-class Part:
+class FittedPart:
     """The ensemble of one output.
 
     In files of version 0.1 one ensemble may have several outputs.
@@ -100,17 +55,17 @@ class Part:
     Attributes:
         features: From the encoded table to what the networks want.
         labels: The scaler of each output.
-        recipe: How its networks are made.
+        network: How its networks are made.
         ensemble: The networks, and how they were chosen.
-        story: What was found out about the labels.
+        diagnostics: What was found out about the labels.
         epsilon: ε in units of the label variance, if it is one number.
     """
 
     features: FeatureScaler
     labels: list[LabelScaler]
-    recipe: MLP | OwnNetwork
+    network: Network
     ensemble: CrossFit
-    story: Story
+    diagnostics: LabelDiagnostics
     epsilon: float | None
 
     def predict(self, matrix: Array) -> tuple[Array, Array]:
@@ -124,58 +79,6 @@ class Part:
     def out_of_fold(self) -> Array:
         """What members that have not learned from a row predict for it, in units of y."""
         return raw(self.labels, self.ensemble.out_of_fold.double().numpy())
-
-    def told(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return it as tensors and JSON; :meth:`from_told` reads them."""
-        tensors = {
-            f"member.{k}.{name}": tensor
-            for k, module in enumerate(self.ensemble.modules)
-            for name, tensor in module.state_dict().items()
-        }
-        tensors |= {
-            "features.mean": torch.from_numpy(self.features.mean),
-            "features.std": torch.from_numpy(self.features.std),
-            "out_of_fold": self.ensemble.out_of_fold,
-        }
-        return tensors, {
-            "members": len(self.ensemble.modules),
-            "network": None if isinstance(self.recipe, OwnNetwork) else asdict(self.recipe),
-            "outputs": len(self.labels),
-            "labels": [[scaler.mean, scaler.std] for scaler in self.labels],
-            "epoch": int(self.ensemble.epoch),
-            "scores": model_file.plain(self.ensemble.scores.tolist()),
-            "pooled_tau2": self.ensemble.tau2,
-            "epsilon": self.epsilon,
-            "story": model_file.plain(self.story._asdict()),
-        }
-
-    @classmethod
-    def from_told(
-        cls,
-        tensors: dict[str, Tensor],
-        content: dict[str, Any],
-        function: Callable[[int, int], nn.Module] | None,
-    ) -> Part:
-        """Return the part that :meth:`told` described."""
-        told = typed_json.convert(content, PartTold)
-        _check_part(tensors, told)
-        features = FeatureScaler(tensors["features.mean"].numpy(), tensors["features.std"].numpy())
-        recipe: MLP | OwnNetwork | None = told["network"]
-        if function is not None:
-            recipe = OwnNetwork(function, len(features.mean), told["outputs"])
-        assert recipe is not None
-        modules = [
-            _restored(recipe, _below(f"member.{k}.", tensors)) for k in range(told["members"])
-        ]
-        scores = np.array([np.inf if s is None else s for s in told["scores"]])
-        return cls(
-            features,
-            [LabelScaler(mean, std) for mean, std in told["labels"]],
-            recipe,
-            CrossFit(modules, told["epoch"], scores, tensors["out_of_fold"], told["pooled_tau2"]),
-            Story.from_told(told["story"]),
-            told["epsilon"],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +94,7 @@ class Fitted:
 
     single: bool
     encoder: FeatureEncoder
-    parts: list[Part]
+    parts: list[FittedPart]
     calibrated: bool
 
     @property
@@ -200,9 +103,9 @@ class Fitted:
         return [scaler for part in self.parts for scaler in part.labels]
 
     @property
-    def story(self) -> Story:
+    def diagnostics(self) -> LabelDiagnostics:
         """What was found out about the labels of all outputs."""
-        return Story.joined([part.story for part in self.parts])
+        return LabelDiagnostics.joined([part.diagnostics for part in self.parts])
 
     @property
     def epsilon(self) -> list[float] | None:
@@ -268,11 +171,11 @@ class Fitted:
         return np.concatenate([part.out_of_fold for part in self.parts], axis=1)
 
     def shaped(self, values: Array) -> Array:
-        """(N, outputs) as y was."""
+        """Return values, (N, outputs), in the shape of y."""
         return values[:, 0] if self.single else values
 
-    def an_output(self, values: Any) -> Any:
-        """The first if there is but one output, None if there are none."""
+    def per_output(self, values: Any) -> Any:
+        """Return values of each output as y was: one value if y had one dimension, else (D,)."""
         if values is None:
             return None
         return values[0] if self.single else np.array(values)
@@ -282,123 +185,10 @@ class Fitted:
         bars = error_bars.read(y, y_var, y_std)
         if bars is None:
             return None
-        story = self.story
-        if self.calibrated and story.factors is not None:
-            bars = ErrorBars(error_bars.multiplied(bars.variance, story.factors), bars.name)
-        if story.unknown_variance is not None:
-            return bars.filled(story.unknown_variance)
+        diagnostics = self.diagnostics
+        if self.calibrated and diagnostics.factors is not None:
+            bars = ErrorBars(error_bars.multiplied(bars.variance, diagnostics.factors), bars.name)
+        if diagnostics.unknown_variance is not None:
+            return bars.filled(diagnostics.unknown_variance)
         error_bars.require_known(bars, ": fit with unknown_variance='median' to have it filled in")
         return bars.variance
-
-    def told(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return it as tensors and JSON; :meth:`from_told` reads them.
-
-        A model of one part has the fields of version 0.1; several are in a list, and the names of
-        their tensors begin with their number.
-        """
-        content = {
-            "single": self.single,
-            "calibrated": bool(self.calibrated),
-            "columns": self.encoder.told(),
-        }
-        each = [part.told() for part in self.parts]
-        if len(each) == 1:
-            return each[0][0], content | each[0][1]
-        tensors: dict[str, Tensor] = {}
-        for number, (own, _) in enumerate(each):
-            tensors |= {f"output.{number}.{name}": tensor for name, tensor in own.items()}
-        network = each[0][1]["network"]
-        return tensors, content | {"network": network, "parts": [about for _, about in each]}
-
-    @classmethod
-    def from_told(
-        cls,
-        tensors: dict[str, Tensor],
-        content: dict[str, Any],
-        function: Callable[[int, int], nn.Module] | None = None,
-    ) -> Fitted:
-        """Return what :meth:`told` described, with the function that made the user's networks."""
-        each = [(tensors, content)]
-        if "parts" in content:
-            parts = typed_json.convert(content["parts"], list[dict[str, Any]])
-            each = [
-                (_below(f"output.{number}.", tensors), about) for number, about in enumerate(parts)
-            ]
-        told = typed_json.convert(content, FittedTold)
-        fitted = cls(
-            told["single"],
-            FeatureEncoder.from_told(told["columns"]),
-            [Part.from_told(own, about, function) for own, about in each],
-            told["calibrated"],
-        )
-        _check_fitted(fitted)
-        return fitted
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without it."""
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _check_part(tensors: dict[str, Tensor], told: PartTold) -> None:
-    """Check what types do not say: that the numbers of a file agree with each other.
-
-    Raises:
-        ValueError: They do not.
-    """
-    mean, std, out_of_fold = (
-        tensors[name] for name in ("features.mean", "features.std", "out_of_fold")
-    )
-    for name, values, dtype, ndim in (
-        ("features.mean", mean, torch.float64, 1),
-        ("features.std", std, torch.float64, 1),
-        ("out_of_fold", out_of_fold, torch.float32, 2),
-    ):
-        if values.dtype != dtype or values.ndim != ndim or bool(values.isnan().any()):
-            raise ValueError(f"{name} must have {ndim} dimensions, dtype {dtype} and no NaN")
-    outputs, story, network = told["outputs"], told["story"], told["network"]
-    lists = (story[name] for name in ("factors", "reduced_chi_squared", "unknown_variance"))
-    lengths = [len(told["labels"]), len(story["tau2"]), out_of_fold.shape[1]]
-    lengths += [len(own) for own in lists if own is not None]
-    if set(lengths) != {outputs}:
-        raise ValueError(f"every list of outputs must have {outputs}; found {lengths}")
-    if len(mean) != len(std) or not bool(mean.isfinite().all() and (std >= 0).all()):
-        raise ValueError("features must have finite means and as many standard deviations >= 0")
-    if told["epoch"] > len(told["scores"]) or told["scores"][told["epoch"] - 1] is None:
-        raise ValueError(f"scores must have one of the chosen epoch, {told['epoch']}")
-    if network is not None and (network.features, network.outputs) != (len(mean), outputs):
-        raise ValueError(f"the network must have {len(mean)} features and {outputs} outputs")
-
-
-def _check_fitted(fitted: Fitted) -> None:
-    """Check that all parts have the features that the table gives, and one output alone if single.
-
-    Raises:
-        ValueError: They have not.
-    """
-    matrix = len(fitted.encoder.names([""] * len(fitted.encoder.columns)))
-    features = {len(part.features.mean) for part in fitted.parts}
-    if features != {matrix}:
-        raise ValueError(f"columns give {matrix} features; the networks have {sorted(features)}")
-    rows = {len(part.ensemble.out_of_fold) for part in fitted.parts}
-    if len(rows) != 1 or (fitted.single and len(fitted.labels) != 1):
-        raise ValueError("the outputs do not belong together")
-
-
-def _restored(recipe: MLP | OwnNetwork, state: dict[str, Tensor]) -> nn.Module:
-    """Return a network with these parameters.
-
-    Raises:
-        ValueError: They are not those of this network.
-        RuntimeError: Likewise, as torch says it.
-    """
-    if isinstance(recipe, MLP):  # before memory is taken for as many as the file says there are
-        count = sum(own.numel() for own in state.values())
-        if count != recipe.size or not all(bool(own.isfinite().all()) for own in state.values()):
-            raise ValueError(f"a network must have {recipe.size} finite parameters; found {count}")
-    module = recipe(torch.Generator())
-    for name, own in module.state_dict().items():
-        if name in state and state[name].dtype != own.dtype:
-            raise ValueError(f"{name} must have dtype {own.dtype}; found {state[name].dtype}")
-    module.load_state_dict(state)
-    return module.eval()

@@ -19,7 +19,7 @@ FORMAT = "biv model 1"
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
-    """Write tensors and what is told of them; until the file is complete, the one before it stays.
+    """Write tensors and JSON; until the file is complete, the one before it stays.
 
     Raises:
         TypeError: Something in `content` has no form in JSON.
@@ -29,8 +29,8 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str,
     text = json.dumps(content, allow_nan=False)
     # Copies, since tied weights are one tensor under two names.
     whole = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-    told = {"format": FORMAT, "content": text, "sha256": _digest(whole, text)}
-    write_atomically(Path(path), save(whole, metadata=told))
+    metadata = {"format": FORMAT, "content": text, "sha256": _digest(whole, text)}
+    write_atomically(Path(path), save(whole, metadata=metadata))
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
@@ -67,12 +67,12 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with typed_json.damaged(path, "is not a model, or is damaged"):
         try:
             with safe_open(str(path), framework="pt") as file:
-                told = file.metadata() or {}
+                metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise ValueError(str(error)) from error
-        typed_json.require_format(path, told.get("format"), FORMAT)
-        text = told.get("content", "")
-        if told.get("sha256") != _digest(tensors, text):
+        typed_json.require_format(path, metadata.get("format"), FORMAT)
+        text = metadata.get("content", "")
+        if metadata.get("sha256") != _digest(tensors, text):
             raise ValueError("its checksum does not match")
         return tensors, typed_json.parse(path, text, dict[str, Any])

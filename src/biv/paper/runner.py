@@ -20,7 +20,7 @@ from biv.paper.workers.base import Workers
 from biv.paper.workers.processes import Processes
 from biv.training import Compute, Member, Schedule, Triplets
 from biv.training.loop import Loop
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 
 LARGEST_STACK = 40
 
@@ -69,7 +69,7 @@ def seconds_an_image(pixels: int, count: int = 16) -> float:
     member = Member(Triplets(images, torch.zeros(count), torch.ones(count)))
     module = ResNet18()(member.generators()[0])
     loop = Loop(module, member, Schedule(epochs=2, batch_size=count), Compute(device=None))
-    with steady_machine(1):
+    with numerical_settings(1):
         loop.run_epoch()  # the library is warm
         start = time.perf_counter()
         loop.run_epoch()

@@ -22,7 +22,7 @@ from biv.paper.spec import Run
 from biv.paper.store import Failure, Result
 from biv.training import Compute, History, Member, Stack
 from biv.training.loop import Loop
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 
 Outcome = Result | Failure
 
@@ -132,7 +132,7 @@ def _one_by_one(
     for run, member in zip(runs, members, strict=True):
         module = protocol.network(run)(member.generators()[0])
         loop = Loop(module, member, protocol.schedule(run), Compute(device=None))
-        with steady_machine(torch.get_num_threads()):
+        with numerical_settings(torch.get_num_threads()):
             while loop.epoch < run.epochs and not loop.all_frozen:
                 loop.run_epoch(lambda: after_steps(1))
         yield loop.history()

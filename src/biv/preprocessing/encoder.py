@@ -181,17 +181,17 @@ class FeatureEncoder:
         ends = np.cumsum([len(_names("", rule)) for rule in self.columns])
         return int(np.searchsorted(ends, number, side="right"))
 
-    def told(self) -> list[dict[str, Any]]:
-        """As JSON has it."""
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the rules as JSON."""
         return [asdict(column) for column in self.columns]
 
     @classmethod
-    def from_told(cls, told: Sequence[Mapping[str, Any]]) -> FeatureEncoder:
-        """Back from JSON."""
-        return cls(tuple(_from_told(rule) for rule in told))
+    def from_json(cls, content: Sequence[Mapping[str, Any]]) -> FeatureEncoder:
+        """Return the encoder that :meth:`to_json` described."""
+        return cls(tuple(_rule_from_json(rule) for rule in content))
 
 
-def _from_told(rule: Mapping[str, Any]) -> Rule:
+def _rule_from_json(rule: Mapping[str, Any]) -> Rule:
     if "values" in rule:
         return typed_json.convert(rule, Categorical)
     return (

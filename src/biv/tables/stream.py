@@ -98,7 +98,7 @@ class Encoding:
     def told(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
-            "encoder": self.encoder.told(),
+            "encoder": self.encoder.to_json(),
             "features": [self.features.mean.tolist(), self.features.std.tolist()],
             "labels": [self.labels.mean, self.labels.std],
             "unknown": self.unknown,
@@ -109,7 +109,7 @@ class Encoding:
         """Back from JSON."""
         told = typed_json.convert(content, EncodingTold)
         return cls(
-            FeatureEncoder.from_told(told["encoder"]),
+            FeatureEncoder.from_json(told["encoder"]),
             FeatureScaler(*(np.array(column) for column in told["features"])),
             LabelScaler(*told["labels"]),
             told["unknown"],

@@ -24,7 +24,7 @@ from biv.training.checkpoint import CheckpointFile, require_like
 from biv.training.data import Member, Schedule, Triplets
 from biv.training.held_out import HeldOutScore
 from biv.training.loop import Loop
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 from biv.training.stack import Factory, Stack
 from biv.training.train import resume
 
@@ -185,7 +185,7 @@ def cross_fit(
     with (
         saved,
         progress_bar(total, f"{members} members", enabled=progress, done=done) as bar,
-        steady_machine(),
+        numerical_settings(),
     ):
         while stack.epoch < schedule.epochs and not stack.all_frozen and not choice.made:
             stack.run_epoch(bar.update)
@@ -408,7 +408,7 @@ class _Loops:
 
     def run_epoch(self, after_step: Callable[[], object]) -> None:
         # The CPU's generator: that is where networks are trained.
-        with steady_machine(self.threads), torch.random.fork_rng(devices=[]):
+        with numerical_settings(self.threads), torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.draws)
             for loop in self.loops:
                 if loop.diverged_at is None:

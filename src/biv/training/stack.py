@@ -22,7 +22,7 @@ from biv.training.batches import Batch, Batches
 from biv.training.checkpoint import digest, fingerprint, require_like, require_room, require_same
 from biv.training.data import Member, Schedule
 from biv.training.history import History
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 
 Factory = Callable[[torch.Generator], nn.Module]
 
@@ -128,7 +128,7 @@ class Stack:
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
         """Train all members for one epoch, and test them when it is due."""
         every = self.schedule.test_every
-        with steady_machine(self.threads):
+        with numerical_settings(self.threads):
             for batch in self._batches.epoch():
                 self._train(batch)
                 if every and self.step % every == 0:
@@ -233,7 +233,7 @@ class Stack:
     def predict(self, x: Tensor) -> Tensor:
         """What every member, or its average, predicts for the same rows, (R, N, D)."""
         everyone, columns = slice(0, len(self._placed)), testing.Columns(self._table(x))
-        with steady_machine(self.threads), self._averaged():
+        with numerical_settings(self.threads), self._averaged():
             pred = testing.predict(self._stacked, everyone, columns)
         return pred[self._place].transpose(1, 2)
 
@@ -245,7 +245,7 @@ class Stack:
                 f"tables must be one a member, {len(self.members)}; found {len(tables)}"
             )
         placed = [self._table(tables[member]) for member in self._order]
-        with steady_machine(self.threads), self._averaged():
+        with numerical_settings(self.threads), self._averaged():
             each = testing.predict_each(self._stacked, placed)
         return [each[place] for place in self._place]
 

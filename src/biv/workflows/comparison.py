@@ -18,7 +18,7 @@ from biv.estimator import error_bars
 from biv.estimator.error_bars import ErrorBars, is_impossible
 from biv.estimator.findings import FEWEST_JUDGED, TOO_LARGE, VOIDING, FindingTold
 from biv.estimator.model_file import plain
-from biv.estimator.regressor import UNKNOWN
+from biv.estimator.parameters import UNKNOWN
 from biv.losses.weights import inverse_variance_weights
 from biv.metrics import Score
 from biv.tables import LabelledTable

@@ -9,81 +9,43 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from biv._utils import typed_json, validation
+from biv._utils import typed_json
 from biv._utils.messages import shortened
-from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
 from biv.estimator import findings
-from biv.estimator.error_bars import ErrorBars
-from biv.estimator.fitted import Fitted, Part
-from biv.estimator.fitting import Fitting, raw
+from biv.estimator.ensembles import AVERAGING, WEIGHT_DECAY
+from biv.estimator.fit_output import PILOT_EPSILON
 from biv.estimator.model_file import plain
-from biv.estimator.regressor import BIVRegressor
-from biv.losses import modules, registry
+from biv.losses import registry
 from biv.losses.modules import VarianceLoss
-from biv.models import MLP
 from biv.tables import LabelledTable, Target
 from biv.tables.files import Files
-from biv.tables.labelled import chosen_columns, require_columns
 from biv.tables.row_groups import RowGroups, deal
-from biv.tables.schema import Guess, Schema, looked_at
+from biv.tables.schema import Schema
 from biv.tables.stream import Encoding, Shard, Stream
 from biv.tables.survey import Reader, Rows, Survey
-from biv.training import CrossFit, Schedule, Triplets
+from biv.training import Schedule
 from biv.training.checkpoint import require_like
 from biv.training.held_out import warn_if_negative
-from biv.training.machine import steady_machine
+from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
 from biv.training.streamed import INCOMPLETE, Judge, StreamedTraining, read_checkpoint
 from biv.workflows.checks import column_remarks, refuse_copies
 from biv.workflows.evidence import Evidence
 from biv.workflows.model_folder import ModelFolder, peak_memory, summary
 from biv.workflows.room import UNFINISHED, held, require_free, require_room
+from biv.workflows.stream_model import fitted_regressor
+from biv.workflows.stream_plan import StreamPlan, StreamSettings
+from biv.workflows.stream_survey import ColumnChoice, agreed_schema, surveys_of
 
 SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
-PILOT_ROWS = 8_192  # that the embedding is chosen on
-FEWEST_PILOT_ROWS = 64
-FIRST_EPSILON = 0.05
 MOST_LOSSES = 10_000  # that are kept of a training
-TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
-
-
-@dataclass(frozen=True)
-class StreamSettings:
-    """How a table in pieces is learned from.
-
-    Attributes:
-        loss: Name of a loss of :mod:`biv.losses.registry`.
-        epsilon: "auto": .05 in the first epoch, then the τ² of the rows held out, after every one;
-            or a number in units of the label variance.
-        threshold: Of "cutoff", in squared units of y; None takes the mean of the variances.
-        max_epochs: Passes over the rows at most.
-        patience: Epochs without a score better by 1 % before it stops.
-        batch_size: Rows a step, of all processes together.
-        learning_rate: Of AdamW; None is the estimator's own.
-        unknown_variance: "raise" or "median".
-        shards: That the row groups are dealt to; None is as many as processes share evenly.
-        seed: Of all that is drawn.
-    """
-
-    loss: str = "biv"
-    epsilon: float | str = "auto"
-    threshold: float | None = None
-    max_epochs: int = 100
-    patience: int = 4
-    batch_size: int = 1024
-    learning_rate: float | None = None
-    unknown_variance: str = "raise"
-    shards: int | None = None
-    seed: int = 0
 
 
 def train_streamed(
@@ -138,125 +100,206 @@ def train_streamed(
         ValueError: Something is wrong with the files, before training starts.
     """
     start, folder = time.perf_counter(), Path(folder)
-    told = say if ranks.is_first else (lambda _: None)
+    tell = say if ranks.is_first else (lambda _: None)
     table = ranks.together(lambda: RowGroups(Files(paths)))
     ranks.together(lambda: _require_same(ranks, table))
     ranks.from_first(lambda: require_free(folder, force=force))
     shards = settings.shards or _shards(ranks.size, len(table))
     dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
-    groups = range(ranks.rank, len(table), ranks.size)
-    schema = _schema(ranks, table, target, groups, features, ignore, keep, categories)
-    reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
-    told(
-        f"{table.rows:,} rows in {len(table)} row groups; {len(schema.columns)} columns to learn "
-        "from."
-    )
-    surveys = _surveys(ranks, reader, groups, progress=progress)
-    survey = Survey.whole([surveys[group] for group in range(len(table))])
-    ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target, settings))
-    held_out = Rows.joined(survey.held_out)
-    if ranks.is_first:
-        _tell_of_gaps(survey, target)
-        for remark in column_remarks(schema, held_out.features, keep):
-            warn(remark)
-    ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
-    checkpoint = folder / UNFINISHED.format(_digest(table, schema, target, settings))
+    columns = ColumnChoice(features, ignore, keep, categories)
+    surveyed = _surveyed(ranks, table, target, columns, settings, tell, progress=progress)
+    _check_survey(ranks, surveyed, dealt, keep, settings)
+    digest = _digest(table, surveyed.reader.schema, target, settings)
+    checkpoint = folder / UNFINISHED.format(digest)
     with _held_by_first(ranks, folder):  # until the model is in it
         ranks.from_first(lambda: require_room(folder, checkpoint, force=force))
-        state, plan = ranks.from_first(
-            lambda: _begun(checkpoint, survey, held_out, settings, shards)
+        state, content = ranks.from_first(
+            lambda: _state_and_plan(checkpoint, surveyed, settings, shards)
         )
         if state is not None:
             with typed_json.damaged(checkpoint, INCOMPLETE):
-                told(f"going on with the training begun in {folder}, at step {state['step']:,}")
-                # Whatever the number of processes that it was begun by.
-                shards = validation.integer(
-                    "shards", plan["shards"], at_least=1, at_most=len(table)
-                )
-            dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
-        mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
-        with typed_json.damaged(checkpoint, INCOMPLETE):
-            encoding = Encoding.from_told(plan["encoding"])
-            recipe = typed_json.convert(plan["recipe"], MLP)
-            learning_rate = typed_json.convert(plan["learning_rate"], float)
-        learned = {group: own.learned for group, own in surveys.items()}
-        stream = Stream(
-            [Shard(s, dealt[s], learned, reader, encoding, settings.seed) for s in mine],
-            survey.learned,
-            settings.batch_size,
-        )
-        automatic = settings.epsilon == "auto"
-        training = StreamedTraining(
-            recipe(torch.Generator().manual_seed(settings.seed)),
-            _losses(settings, survey, encoding, ranks, noisy=bool(target.error_bars)),
-            stream,
-            Judge(encoding(held_out), ranks),
-            Schedule(
-                epochs=settings.max_epochs,
-                batch_size=settings.batch_size,
-                test_every=None,
-                optimizer="adamw",
-                weight_decay=0.01,
-                averaging=2.0,
-            ),
-            learning_rate,
-            FIRST_EPSILON if automatic else float(settings.epsilon),
-            follows=automatic,
-            patience=settings.patience,
-            ranks=ranks,
-            device=_device(),
-        )
+                tell(f"going on with the training begun in {folder}, at step {state['step']:,}")
+        plan = StreamPlan.from_json(content, checkpoint, row_groups=len(table))
+        training = _training(ranks, surveyed, plan, settings)
         if state is not None:
             with typed_json.damaged(checkpoint, INCOMPLETE):
                 require_like(training.state_dict(), state)
                 training.load_state_dict(state)
-        with steady_machine(threads):
-            training.run(checkpoint, seconds=checkpoint_seconds, about=plan, progress=progress)
+        with numerical_settings(threads):
+            training.run(checkpoint, seconds=checkpoint_seconds, about=content, progress=progress)
         if not ranks.is_first:
             return None
-        if training.choice.epoch == settings.max_epochs:
-            warn(
-                f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
-                "may become better"
-            )
-        warn_if_negative(min(training.choice.scores))
-        files = {path: _rows_of(table, path) for path in table.files.paths}
-        about = {
-            "command": command,
-            "files": {str(path): count for path, count in files.items()},
-            "rows": survey.rows,
-            "rows_without_label": survey.unlabelled,
-            "rows_held_out": len(held_out),
-            "processes": ranks.size,
-            "shards": shards,
-            "steps": training.step,
-            "settings": plain(asdict(settings) | {"calibrate_variance": False}),
-        }
-        model = _regressor(training, encoding, recipe, survey, held_out, settings)
-        result = summary(model, held_out.y, held_out.variance, held_out.weight)
-        result |= _thinned(training.losses)
-        rows = LabelledTable(
-            held_out.features,
-            held_out.y,
-            held_out.variance,
-            held_out.weight,
-            held_out.places,
-            survey.unlabelled,
-            files,
-            schema,
-            target,
-        )
-        evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
-        evidence = replace(evidence, rows=survey.rows)
-        result["finding"] = evidence.finding
-        about |= {
-            "result": result,
-            "seconds": time.perf_counter() - start,
-            "peak_memory_bytes": peak_memory(),
-        }
-        finished = ModelFolder(model, schema, target, about, evidence, comparison)
+        _warn_about_epochs(training, settings)
+        finished = _finished(surveyed, plan, training, settings, comparison, command, start)
         finished.write(folder)
         return finished
+
+
+@dataclass(frozen=True, eq=False)
+class _SurveyedTable:
+    """A table in pieces after its first pass.
+
+    Attributes:
+        reader: Reads its row groups.
+        surveys: Survey of every row group, by its number.
+        survey: Their sum.
+        held_out: Rows that are not learned from.
+    """
+
+    reader: Reader
+    surveys: Mapping[int, Survey]
+    survey: Survey
+    held_out: Rows
+
+    @property
+    def table(self) -> RowGroups:
+        """The row groups."""
+        return self.reader.groups
+
+
+def _surveyed(
+    ranks: Ranks,
+    table: RowGroups,
+    target: Target,
+    columns: ColumnChoice,
+    settings: StreamSettings,
+    tell: Callable[[str], object],
+    *,
+    progress: bool,
+) -> _SurveyedTable:
+    """Return the table with its schema and its surveys; every process reads some row groups."""
+    groups = range(ranks.rank, len(table), ranks.size)
+    schema = agreed_schema(ranks, table, target, groups, columns)
+    reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
+    tell(
+        f"{table.rows:,} rows in {len(table)} row groups; {len(schema.columns)} columns to learn "
+        "from."
+    )
+    surveys = surveys_of(ranks, reader, groups, progress=progress)
+    survey = Survey.whole([surveys[group] for group in range(len(table))])
+    return _SurveyedTable(reader, surveys, survey, Rows.joined(survey.held_out))
+
+
+def _check_survey(
+    ranks: Ranks,
+    surveyed: _SurveyedTable,
+    dealt: Sequence[Sequence[int]],
+    keep: Sequence[str],
+    settings: StreamSettings,
+) -> None:
+    """Refuse what no model can learn from, and warn of what is doubtful."""
+    table, target, held_out = surveyed.table, surveyed.reader.target, surveyed.held_out
+    survey, surveys = surveyed.survey, surveyed.surveys
+    ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target, settings))
+    if ranks.is_first:
+        _tell_of_gaps(survey, target)
+        for remark in column_remarks(surveyed.reader.schema, held_out.features, keep):
+            warn(remark)
+    ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
+
+
+def _state_and_plan(
+    checkpoint: Path, surveyed: _SurveyedTable, settings: StreamSettings, shards: int
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return the state of a checkpoint, if there is one, and the plan in JSON."""
+    if checkpoint.is_file():
+        return read_checkpoint(checkpoint)
+    plan = StreamPlan.of(surveyed.survey, surveyed.held_out, settings, shards)
+    return None, plan.to_json()
+
+
+def _training(
+    ranks: Ranks, surveyed: _SurveyedTable, plan: StreamPlan, settings: StreamSettings
+) -> StreamedTraining:
+    """Return the training of this process, at its first step."""
+    dealt = ranks.together(lambda: _dealt(surveyed.table, plan.shards, ranks.size))
+    learned = {group: own.learned for group, own in surveyed.surveys.items()}
+    reader, encoding = surveyed.reader, plan.encoding
+    stream = Stream(
+        [
+            Shard(shard, dealt[shard], learned, reader, encoding, settings.seed)
+            for shard in range(ranks.rank, plan.shards, ranks.size)
+        ],
+        surveyed.survey.learned,
+        settings.batch_size,
+    )
+    noisy = bool(reader.target.error_bars)
+    automatic = settings.epsilon == "auto"
+    return StreamedTraining(
+        plan.network(torch.Generator().manual_seed(settings.seed)),
+        _losses(settings, surveyed.survey, encoding, ranks, noisy=noisy),
+        stream,
+        Judge(encoding(surveyed.held_out), ranks),
+        Schedule(
+            epochs=settings.max_epochs,
+            batch_size=settings.batch_size,
+            test_every=None,
+            optimizer="adamw",
+            weight_decay=WEIGHT_DECAY,
+            averaging=AVERAGING,
+        ),
+        plan.learning_rate,
+        PILOT_EPSILON if automatic else float(settings.epsilon),
+        follows=automatic,
+        patience=settings.patience,
+        ranks=ranks,
+        device=_device(),
+    )
+
+
+def _warn_about_epochs(training: StreamedTraining, settings: StreamSettings) -> None:
+    if training.choice.epoch == settings.max_epochs:
+        warn(
+            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
+            "may become better"
+        )
+    warn_if_negative(min(training.choice.scores))
+
+
+def _finished(
+    surveyed: _SurveyedTable,
+    plan: StreamPlan,
+    training: StreamedTraining,
+    settings: StreamSettings,
+    comparison: Mapping[str, Any] | None,
+    command: str | None,
+    start: float,
+) -> ModelFolder:
+    """Return the model with what a report shows of it."""
+    table, survey, held_out = surveyed.table, surveyed.survey, surveyed.held_out
+    schema, target = surveyed.reader.schema, surveyed.reader.target
+    model = fitted_regressor(training, plan, survey, held_out, settings)
+    files = {path: _rows_of(table, path) for path in table.files.paths}
+    rows = LabelledTable(
+        held_out.features,
+        held_out.y,
+        held_out.variance,
+        held_out.weight,
+        held_out.places,
+        survey.unlabelled,
+        files,
+        schema,
+        target,
+    )
+    evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
+    evidence = replace(evidence, rows=survey.rows)
+    result = summary(model, held_out.y, held_out.variance, held_out.weight)
+    result |= _thinned(training.losses) | {"finding": evidence.finding}
+    about = {
+        "command": command,
+        "files": {str(path): count for path, count in files.items()},
+        "rows": survey.rows,
+        "rows_without_label": survey.unlabelled,
+        "rows_held_out": len(held_out),
+        "processes": training.ranks.size,
+        "shards": plan.shards,
+        "steps": training.step,
+        "settings": plain(asdict(settings) | {"calibrate_variance": False}),
+        "result": result,
+        "seconds": time.perf_counter() - start,
+        "peak_memory_bytes": peak_memory(),
+    }
+    return ModelFolder(model, schema, target, about, evidence, comparison)
 
 
 def _rows_of(table: RowGroups, path: Path) -> int:
@@ -283,53 +326,6 @@ def _dealt(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
             f"{processes} processes want as many shards at least; found {shards}: start fewer"
         )
     return deal([group.rows for group in table.groups], shards)
-
-
-def _schema(
-    ranks: Ranks,
-    table: RowGroups,
-    target: Target,
-    groups: Sequence[int],
-    features: Sequence[str] | None,
-    ignore: Sequence[str],
-    keep: Sequence[str],
-    categories: Sequence[str],
-) -> Schema:
-    """What the columns mean: by their types where those say it, else by one more pass."""
-    names = ranks.together(
-        lambda: chosen_columns(table.files, target, features, ignore, keep, categories)
-    )
-    known = {name: Guess.by_type(table.schema.field(name)) for name in names}
-    unclear = [name for name, guess in known.items() if guess is None and name not in categories]
-    if unclear:
-        looks = ranks.together(
-            lambda: looked_at(unclear, (table.read(group, unclear) for group in groups))
-        )
-        for several in zip(*ranks.gather(looks), strict=True):
-            known[several[0].name] = reduce(or_, several)
-    guesses = [guess or Guess(name) for name, guess in known.items()]
-    kept = (*keep, *(features or ()))
-    schema = ranks.together(lambda: Schema.agreed(guesses, categories, kept))
-    ranks.together(lambda: require_columns(schema, table.files))
-    return schema
-
-
-def _surveys(
-    ranks: Ranks, reader: Reader, groups: Sequence[int], *, progress: bool
-) -> dict[int, Survey]:
-    """Of every row group; each process looks at its own."""
-    shown = progress and ranks.is_first
-
-    def look() -> dict[int, Survey]:
-        found = {}
-        with progress_bar(len(groups), "reading", enabled=shown, unit="row group") as bar:
-            for group in groups:
-                found[group] = Survey.of(reader, group)
-                bar.update()
-        return found
-
-    own = ranks.together(look)
-    return {group: survey for part in ranks.gather(own) for group, survey in part.items()}
 
 
 def _require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequence[str]) -> None:
@@ -419,44 +415,6 @@ def _held_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
         yield
 
 
-def _begun(
-    checkpoint: Path, survey: Survey, held_out: Rows, settings: StreamSettings, shards: int
-) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The state of a checkpoint, if there is one; and how rows are dealt, scaled, learned from."""
-    if checkpoint.is_file():
-        return read_checkpoint(checkpoint)
-    median = survey.labels.median_variance if settings.unknown_variance == "median" else None
-    encoding = Encoding(survey.encoder(), survey.features(), survey.scaler(), median)
-    recipe, rate = _network(encoding, held_out, settings)
-    return None, {
-        "shards": shards,
-        "encoding": encoding.told(),
-        "recipe": asdict(recipe),
-        "learning_rate": settings.learning_rate or rate,
-    }
-
-
-def _network(encoding: Encoding, held_out: Rows, settings: StreamSettings) -> tuple[MLP, float]:
-    """The estimator's own, its embedding chosen by short trainings; and its learning rate."""
-    every = -(-len(held_out) // PILOT_ROWS)
-    batch = encoding(held_out[np.arange(0, len(held_out), every)])
-    rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]
-    estimator = BIVRegressor(random_state=settings.seed)
-    recipes = [r for r in estimator._networks(rows.x, encoding.encoder) if isinstance(r, MLP)]
-    weighs = rows.variance is not None and registry.get(settings.loss).uses_variance
-    loss: VarianceLoss = modules.BIVLoss(FIRST_EPSILON) if weighs else modules.L2Loss()
-
-    def score(recipe: MLP) -> float:
-        fitted = estimator._cross_fit(recipe, rows, loss, settings.seed, pilot=True)
-        return float(fitted.scores.min())
-
-    best = recipes[0]
-    if len(recipes) > 1 and len(rows) >= FEWEST_PILOT_ROWS:
-        with steady_machine():
-            best = min(recipes, key=score)
-    return best, estimator._learning_rate(best)
-
-
 def _losses(
     settings: StreamSettings, survey: Survey, encoding: Encoding, ranks: Ranks, *, noisy: bool
 ) -> Callable[[float], VarianceLoss]:
@@ -478,54 +436,3 @@ def _device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-
-
-def _regressor(
-    training: StreamedTraining,
-    encoding: Encoding,
-    recipe: MLP,
-    survey: Survey,
-    held_out: Rows,
-    settings: StreamSettings,
-) -> BIVRegressor:
-    """The network as it was at its best, with all that leads to it and back."""
-    choice = training.choice
-    module = recipe(torch.Generator())
-    module.load_state_dict(choice.best)
-    bars = None if held_out.variance is None else ErrorBars(held_out.variance[:, None], "y_var")
-    fitting = Fitting(
-        torch.empty(0), held_out.y[:, None], held_out.weight, bars, settings.unknown_variance
-    )
-    fitting.scalers = [encoding.labels]
-    if encoding.unknown is not None:
-        fitting.fill = np.array([encoding.unknown])
-    story = fitting.story(raw(fitting.scalers, choice.predicted.double().numpy()))
-    if bars is not None:
-        size = survey.labels.effective_sample_size(max(story.tau2[0], TINY))
-        story = story._replace(effective_sample_size=size)
-    ensemble = CrossFit(
-        [module.eval()],
-        choice.epoch,
-        np.array(choice.scores),
-        choice.predicted,
-        story.tau2[0] / encoding.labels.std**2,
-    )
-    tuned = "epsilon" in registry.get(settings.loss).tuned and bars is not None
-    epsilon = training.epsilons[choice.epoch - 1] if tuned else None
-    fitted = Fitted(
-        True,
-        encoding.encoder,
-        [Part(encoding.features, [encoding.labels], recipe, ensemble, story, epsilon)],
-        calibrated=False,
-    )
-    names = list(map(str, held_out.features.columns))
-    like_it = BIVRegressor(  # fitted again in memory, it would be an ensemble
-        loss=settings.loss,
-        epsilon=settings.epsilon,
-        threshold=settings.threshold,
-        max_epochs=settings.max_epochs,
-        learning_rate=settings.learning_rate,
-        unknown_variance=settings.unknown_variance,
-        random_state=settings.seed,
-    )
-    return like_it._holding(fitted, names)

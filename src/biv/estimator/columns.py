@@ -1,0 +1,89 @@
+"""The columns of a fit: which to leave out, which to warn of, and which to keep by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy.typing as npt
+
+from biv._utils.messages import shortened
+from biv._utils.warnings import warn
+from biv.preprocessing.encoder import MISSING, Categorical, FeatureEncoder, Numeric, columns_of
+from biv.preprocessing.leakage import is_identifier, label_copies
+
+MANY_CATEGORIES = 100  # in more than half of the filled cells: an identifier?
+
+
+def column_names(X: Any, features: int, keep: Any) -> Sequence[Any]:
+    """Return the names of the columns of a frame, or their places in an array.
+
+    Args:
+        X: Frame or array.
+        features: Number of its columns.
+        keep: Names of columns to keep.
+
+    Raises:
+        ValueError: `keep` is no list, or names a column that X lacks.
+    """
+    names = list(X.columns) if hasattr(X, "columns") else []
+    known, found = frozenset(names), shortened(keep)
+    if not isinstance(keep, str):
+        with suppress(TypeError):  # it is no list, or a name in it cannot be hashed
+            lost = [name for name in keep if name not in known]
+            if not lost:
+                return names or range(features)
+            found = f"{shortened(lost[0])}, which X lacks"
+    raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
+
+
+def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]) -> FeatureEncoder:
+    """Leave out columns of text that look like identifiers, but for those to keep.
+
+    Raises:
+        ValueError: No column is left.
+    """
+    left_out = {}
+    for place, rule in enumerate(encoder.columns):
+        if not isinstance(rule, Categorical):
+            continue
+        name, filled = table.columns[place], int(table.iloc[:, place].notna().sum())
+        quoted = shortened(name)
+        count = len(rule.values) - (MISSING in rule.values)
+        if is_identifier(count, filled) and name not in keep:
+            left_out[place] = (
+                f"column {quoted} was left out: {count:,} distinct texts in {filled:,} filled "
+                f"cells, as identifiers have (keep=[{quoted}] keeps it)"
+            )
+        elif count > max(MANY_CATEGORIES, filled / 2):
+            warn(
+                f"column {quoted} has {count} categories in {filled} filled cells, and each "
+                "becomes a column: is it an identifier, or numbers read as text?"
+            )
+    if len(left_out) == len(encoder.columns):
+        raise ValueError(f"X must have a column to learn from; {'; '.join(left_out.values())}")
+    for message in left_out.values():
+        warn(message)
+    return encoder.ignoring(left_out)
+
+
+def warn_of_copies(
+    encoder: FeatureEncoder,
+    names: Sequence[Any],
+    table: Any,
+    y: npt.NDArray[Any],
+    keep: Sequence[Any],
+) -> None:
+    """Warn of numeric columns that order the rows as a label does, but for those to keep."""
+    numbers = [k for k, rule in enumerate(encoder.columns) if isinstance(rule, Numeric)]
+    asked = [k for k in numbers if names[k] not in keep]
+    columns = [(names[place], values) for place, values in columns_of(table, asked)]
+    for label in y.T:
+        for name, correlation in label_copies(columns, label).items():
+            quoted = shortened(name)
+            kept = "" if isinstance(names, range) else f", or name it in keep=[{quoted}]"
+            warn(
+                f"column {quoted} of X repeats the label (rank correlation {correlation:+.4f}): "
+                f"leave it out if it was computed from the label{kept}"
+            )

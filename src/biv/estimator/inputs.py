@@ -1,0 +1,105 @@
+"""The arguments of `fit`, `predict` and `score` as arrays; errors say where they are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
+
+from biv._utils import arrays
+from biv._utils.messages import shortened
+from biv.preprocessing.encoder import has_categories
+
+Array = npt.NDArray[Any]
+
+FEWEST_ROWS = 2
+SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is the reciprocal
+
+
+def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
+    """Return a frame with categories as it is, and anything else as an array.
+
+    Args:
+        estimator: Whose features they are: their number and names are set, or compared.
+        X: Rows of features.
+        reset: Whether they are those of a fit.
+
+    Raises:
+        ValueError: They are no numbers or categories, not finite, or other than in the fit.
+    """
+    _refuse_containers("X", X)
+    if has_categories(X):
+        with arrays.checking("X"):
+            validate_data(estimator, X, skip_check_array=True, reset=reset)
+        if reset and len(X) < FEWEST_ROWS:
+            raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
+        return X
+    with arrays.checking("X"):
+        if not hasattr(X, "iloc"):
+            X = arrays.of_cells("X", X, ": use a pandas frame, whose text is categories")
+        try:
+            return validate_data(
+                estimator,
+                X,
+                reset=reset,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+                ensure_min_samples=FEWEST_ROWS if reset else 1,
+            )
+        except ValueError as error:
+            raise _with_place_of_infinity(error, X) from None
+
+
+def _refuse_containers(name: str, values: Any) -> None:
+    """Refuse masked arrays, whose mask would be lost, and tensors."""
+    arrays.refuse_mask(name, values)
+    arrays.refuse_tensor(name, values)
+
+
+def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
+    """Return scikit-learn's error of an infinite number with its row and column."""
+    if "infinity" not in str(error):
+        return error
+    frame = hasattr(X, "iloc")
+    numbers = X.to_numpy(np.float64, na_value=np.nan) if frame else np.asarray(X, np.float64)
+    places = np.argwhere(np.isinf(numbers))
+    if not len(places):  # it is the name of a column
+        return error
+    row, place = places[0]
+    column = X.columns[place] if hasattr(X, "columns") else int(place)
+    where = f"row {row}, column {shortened(column)}"
+    return ValueError(f"{str(error).rstrip('.')}: found an infinite number in {where}")
+
+
+def read_labels(y: Any) -> Array:
+    """Return labels, (N,) or (N, D), in which NaN is a missing one.
+
+    Raises:
+        ValueError: They are no finite numbers.
+    """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    _refuse_containers("y", y)
+    with arrays.checking("y"):
+        labels: Array = check_array(
+            arrays.of_cells("y", y),
+            ensure_2d=False,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            input_name="y",
+        )
+    return labels
+
+
+def read_sample_weight(sample_weight: Any, rows: Array) -> Array:
+    """Return checked weights, (N,), of a size that float32 and sums of them have room for."""
+    _refuse_containers("sample_weight", sample_weight)
+    with arrays.checking("sample_weight"):
+        sample_weight = arrays.of_cells("sample_weight", sample_weight)
+        weight: Array = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+    largest = weight.max(initial=0.0)
+    ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE
+    return weight if ordinary or not largest else weight / largest

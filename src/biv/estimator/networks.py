@@ -1,0 +1,78 @@
+"""The network of an output: one of the library, or one that a function of the user makes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from biv._utils import validation
+from biv.models import MLP, Periodic
+from biv.preprocessing.encoder import FeatureEncoder
+
+HIDDEN = (64, 64)  # widths of the hidden layers of an ensemble's network
+SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
+FEWEST_VALUES = 3  # of a numeric feature that is embedded; a feature with fewer is a switch
+USUAL_RATE = 1e-3
+LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
+
+NetworkFunction = Callable[[int, int], nn.Module]
+
+
+@dataclass(frozen=True)
+class CustomNetwork:
+    """Networks that a function of the user makes, which draws from torch's global generator."""
+
+    function: NetworkFunction
+    features: int
+    outputs: int
+
+    def __call__(self, generator: torch.Generator) -> nn.Module:
+        """Return a new network; the state of the global generator is restored."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(generator.initial_seed())
+            module: object = self.function(self.features, self.outputs)
+        if not isinstance(module, nn.Module):
+            found = validation.describe(module)
+            raise TypeError(f"model must make an nn.Module; found {found}")
+        return module
+
+
+Network = MLP | CustomNetwork
+
+
+def candidate_networks(
+    model: str | NetworkFunction, x: Tensor, encoder: FeatureEncoder
+) -> list[Network]:
+    """Return the networks of one output, of which short trainings choose if there are several.
+
+    Args:
+        model: "ensemble", "paper" or a function, as :class:`biv.BIVRegressor` takes it.
+        x: Scaled features, (N, F).
+        encoder: Encoder that the columns of x come from.
+    """
+    features = x.shape[1]
+    if not isinstance(model, str):
+        return [CustomNetwork(model, features, outputs=1)]
+    if model == "paper":
+        return [MLP(features)]
+    embedded = tuple(k for k in encoder.numeric if len(np.unique(x[:, k].numpy())) >= FEWEST_VALUES)
+    if not embedded:
+        return [MLP(features, HIDDEN)]
+    embeddings = (Periodic(embedded, frequencies=8, width=8, scale=scale) for scale in SCALES)
+    return [MLP(features, HIDDEN, periodic=periodic) for periodic in embeddings]
+
+
+def default_learning_rate(model: str | NetworkFunction, network: Network) -> float:
+    """Return the learning rate of AdamW for a network of this model.
+
+    An "ensemble" takes 0.06/√k for the k inputs of the first layer, and 0.006 at most.
+    """
+    if isinstance(network, CustomNetwork) or model == "paper":
+        return USUAL_RATE
+    # A step of Adam moves every weight alike, and k of them move the sum that they feed.
+    return min(LARGEST_RATE, RATE_OF_ONE_INPUT / math.sqrt(network.inputs))

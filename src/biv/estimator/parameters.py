@@ -1,0 +1,132 @@
+"""What each parameter of :class:`biv.BIVRegressor` may be, in one table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from biv._utils import validation
+from biv._utils.messages import shortened
+from biv._utils.pages import helps_with, see
+from biv._utils.validation import NON_NEGATIVE, POSITIVE, describe
+from biv.epsilon import EpsilonPolicy, Fixed, Relative
+from biv.losses import registry
+
+MODELS = ("ensemble", "paper")
+UNKNOWN = ("raise", "median", "estimate")
+MOST_MEMBERS = 10_000
+
+Check = Callable[[str, Any], object]
+
+
+def _optional(check: Check) -> Check:
+    """Return a check that also allows None."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _loss(name: str, value: object) -> None:
+    validation.one_of(name, value, registry.names())
+
+
+def _model(name: str, value: object) -> None:
+    if not callable(value) or isinstance(value, nn.Module):
+        validation.one_of(name, value, MODELS, ", or a function that makes an nn.Module")
+
+
+def _epsilon(name: str, value: object) -> None:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(
+                f"{name} must be 'auto', a number or a policy; found {shortened(value)}{see(name)}"
+            )
+    elif not isinstance(value, EpsilonPolicy):
+        validation.real_number(name, value, NON_NEGATIVE)
+
+
+def _path(name: str, value: object) -> None:
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{name} must be a path; found {describe(value)}")
+
+
+def _jobs(name: str, value: object) -> None:
+    if not isinstance(value, Integral) or value == 0:
+        raise ValueError(f"{name} must be 1 or more, or -1 for all; found {shortened(value)}")
+
+
+def _truth(name: str, value: object) -> None:
+    if not isinstance(value, (bool, np.bool_, Integral)):
+        raise TypeError(f"{name} must be True or False; found {describe(value)}")
+
+
+CONSTRAINTS: Mapping[str, Check] = {
+    "loss": _loss,
+    "epsilon": _epsilon,
+    "threshold": _optional(partial(validation.real_number, allowed=POSITIVE)),
+    "model": _model,
+    "members": partial(validation.integer, at_least=1, at_most=MOST_MEMBERS),
+    "folds": partial(validation.integer, at_least=2),
+    "max_epochs": partial(validation.integer, at_least=1),
+    "patience": _optional(partial(validation.integer, at_least=1)),
+    "batch_size": _optional(partial(validation.integer, at_least=1)),
+    "learning_rate": _optional(partial(validation.real_number, allowed=POSITIVE)),
+    "weight_decay": partial(validation.real_number, allowed=NON_NEGATIVE),
+    "unknown_variance": partial(validation.one_of, allowed=UNKNOWN),
+    "calibrate_variance": partial(validation.one_of, allowed=(False, True)),
+    "checkpoint": _optional(_path),
+    "n_jobs": _optional(_jobs),
+    "verbose": _truth,
+}
+"""Check of every parameter but `keep`, which depends on X, and `random_state`, which is NumPy's."""
+
+
+@helps_with("estimator")
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Check the parameters of a :class:`biv.BIVRegressor` by themselves and with each other.
+
+    Raises:
+        TypeError: A parameter has another type than expected.
+        ValueError: A parameter has another value than expected.
+    """
+    for name, check in CONSTRAINTS.items():
+        check(name, parameters[name])
+    members, folds = parameters["members"], parameters["folds"]
+    if members % folds:
+        raise ValueError(f"members must be a multiple of folds, {folds}; found {members}")
+
+
+def check_units(parameters: Mapping[str, Any], outputs: int) -> None:
+    """Refuse parameters in squared units of y where several outputs have different units.
+
+    Raises:
+        ValueError: `threshold` or `epsilon` is one.
+    """
+    for name, instead in (
+        ("threshold", "leave it out"),
+        ("epsilon", "give a number, which is relative"),
+    ):
+        value = parameters[name]
+        absolute = name == "threshold" or isinstance(value, (Fixed, Relative))
+        if outputs > 1 and value is not None and absolute:
+            raise ValueError(
+                f"{name}={value!r} is in squared units of one output; found {outputs} outputs: "
+                f"{instead}"
+            )
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """Return the number of threads that `n_jobs` stands for, as in scikit-learn.
+
+    Example:
+        >>> thread_count(None), thread_count(1)
+        (1, 1)
+    """
+    CONSTRAINTS["n_jobs"]("n_jobs", n_jobs)
+    cores = os.cpu_count() or 1
+    jobs = 1 if n_jobs is None else int(n_jobs)
+    return min(jobs, cores) if jobs > 0 else max(cores + 1 + jobs, 1)

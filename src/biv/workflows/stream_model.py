@@ -1,0 +1,68 @@
+"""The network that a streamed training has chosen, as a fitted estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from biv.estimator.error_bars import ErrorBars
+from biv.estimator.fitted import Fitted, FittedPart
+from biv.estimator.regressor import BIVRegressor, assembled
+from biv.estimator.training_labels import TrainingLabels
+from biv.estimator.training_rows import raw
+from biv.losses import registry
+from biv.tables.survey import Rows, Survey
+from biv.training import CrossFit
+from biv.training.streamed import StreamedTraining
+from biv.workflows.stream_plan import StreamPlan, StreamSettings
+
+TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
+
+
+def fitted_regressor(
+    training: StreamedTraining,
+    plan: StreamPlan,
+    survey: Survey,
+    held_out: Rows,
+    settings: StreamSettings,
+) -> BIVRegressor:
+    """Return the network as it was at its best, with all that leads to it and back.
+
+    Args:
+        training: Finished training.
+        plan: What it began with.
+        survey: Survey of the whole table.
+        held_out: Rows that it has not learned from; ``out_of_fold_`` is of these.
+        settings: Settings of the training.
+    """
+    choice, encoding, scalers = training.choice, plan.encoding, [plan.encoding.labels]
+    module = plan.network(torch.Generator())
+    module.load_state_dict(choice.best)
+    bars = None if held_out.variance is None else ErrorBars(held_out.variance[:, None], "y_var")
+    fill = None if encoding.unknown is None or bars is None else np.array([encoding.unknown])
+    labels = TrainingLabels.of(held_out.y[:, None], bars, held_out.weight, fill)
+    diagnostics = labels.diagnose(raw(scalers, choice.predicted.double().numpy()))
+    if bars is not None:  # of the whole table, of which the rows held out are a part
+        size = survey.labels.effective_sample_size(max(diagnostics.tau2[0], TINY))
+        diagnostics = diagnostics._replace(effective_sample_size=size)
+    ensemble = CrossFit(
+        [module.eval()],
+        choice.epoch,
+        np.array(choice.scores),
+        choice.predicted,
+        diagnostics.tau2[0] / encoding.labels.std**2,
+    )
+    tuned = "epsilon" in registry.get(settings.loss).tuned and bars is not None
+    epsilon = training.epsilons[choice.epoch - 1] if tuned else None
+    part = FittedPart(encoding.features, scalers, plan.network, ensemble, diagnostics, epsilon)
+    regressor = BIVRegressor(  # fitted again in memory, it would be an ensemble
+        loss=settings.loss,
+        epsilon=settings.epsilon,
+        threshold=settings.threshold,
+        max_epochs=settings.max_epochs,
+        learning_rate=settings.learning_rate,
+        unknown_variance=settings.unknown_variance,
+        random_state=settings.seed,
+    )
+    names = list(map(str, held_out.features.columns))
+    return assembled(regressor, Fitted(True, encoding.encoder, [part], calibrated=False), names)
