@@ -40,7 +40,7 @@ from biv.tables.survey import Reader, Rows, Survey
 from biv.training import Schedule
 from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
-from biv.training.streamed import Judge, StreamedTraining
+from biv.training.streamed import HeldOutRows, StreamedTraining
 from machine import machine, parser, publish
 
 FEATURES, BATCH = 20, 8_192
@@ -121,7 +121,7 @@ def training(stream, held_out, ranks=None):
         recipe(torch.Generator().manual_seed(0)),
         lambda epsilon: BIVLoss(epsilon, process_group=ranks.aside),
         stream,
-        Judge(held_out, ranks),
+        HeldOutRows(held_out, ranks),
         Schedule(epochs=10**6, batch_size=BATCH, test_every=None, optimizer="adamw", averaging=2.0),
         1e-3,
         0.05,

@@ -11,13 +11,13 @@ from unittest import mock
 
 import torch
 
-from biv.training.cross_fitting import _Saved
+from biv.training.cross_fitting import _Checkpointing
 from biv.training.streamed import StreamedTraining
 from fuzz import jobs
 from fuzz.laws import contents_below, one_of, require_clear
 from fuzz.spoiling import spoil
 
-JOBS = {"train": (_Saved, "now_and_then"), "stream": (StreamedTraining, "_save")}
+JOBS = {"train": (_Checkpointing, "save_if_due"), "stream": (StreamedTraining, "_save")}
 
 
 class _Harmful:

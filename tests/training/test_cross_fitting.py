@@ -8,8 +8,8 @@ import torch
 
 import biv
 from biv.models import MLP
-from biv.training import Schedule, Triplets, cross_fit, cross_fitting
-from biv.training.cross_fitting import _deal, _Judge, _members
+from biv.training import Schedule, Triplets, cross_fit, cross_fitting, ensembles
+from biv.training.cross_fitting import _deal, _members, _OutOfFoldScore
 from biv.training.held_out import HeldOutScore
 from helpers.trainings import FEATURES, triplets, truth
 
@@ -158,7 +158,7 @@ def test_the_score_is_that_of_the_whole_ensemble():
     x = torch.randn(8000, FEATURES, generator=generator)
     common = 0.3 * torch.randn(8000, 1, generator=generator)  # what all members miss alike
     members = truth(x) + common + torch.randn(2, 8000, 1, generator=generator)
-    judge = _Judge(Triplets(x, truth(x)), _deal(8000, 8, seed=0), members=16)
+    judge = _OutOfFoldScore(Triplets(x, truth(x)), _deal(8000, 8, seed=0), members=16)
     assert judge.score(members) == pytest.approx(0.3**2 + 1 / 16, rel=0.1)
     assert judge.score(members[:1]) == pytest.approx(0.3**2 + 1, rel=0.1)  # one says no more
 
@@ -208,7 +208,7 @@ def test_networks_that_cannot_be_stacked_are_trained_one_by_one(monkeypatch):
     """To the same end, as far as rounding lets them."""
     rows = triplets(11, rows=203)
     stacked = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    monkeypatch.setattr(cross_fitting, "can_be_stacked", lambda _: False)
+    monkeypatch.setattr(ensembles, "can_be_stacked", lambda _: False)
     single = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
     assert single.epoch == stacked.epoch
     np.testing.assert_allclose(single.scores, stacked.scores, rtol=1e-3)
@@ -227,9 +227,9 @@ def test_many_rows_are_predicted_some_at_a_time(monkeypatch):
 def test_of_many_rows_some_are_judged_and_all_are_predicted(monkeypatch):
     rows = triplets(14, rows=403)
     whole = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    monkeypatch.setattr(cross_fitting, "JUDGED", 100)
+    monkeypatch.setattr(cross_fitting, "SCORED_ROWS", 100)
     some = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    judge = _Judge(rows, _deal(403, 4, seed=0), members=8)
+    judge = _OutOfFoldScore(rows, _deal(403, 4, seed=0), members=8)
     assert 70 <= len(judge.y) <= 100
     np.testing.assert_allclose(some.scores, whole.scores, rtol=0.3)
     assert not np.array_equal(some.scores, whole.scores)
@@ -279,6 +279,6 @@ def test_a_checkpoint_is_of_one_ensemble(tmp_path):
 
 
 def test_what_cannot_be_stacked_has_no_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(cross_fitting, "can_be_stacked", lambda _: False)
+    monkeypatch.setattr(ensembles, "can_be_stacked", lambda _: False)
     with pytest.raises(ValueError, match="checkpoint is for networks that can be stacked"):
         cross_fit(MODEL, triplets(18, rows=120), SCHEDULE, checkpoint=tmp_path / "fit.pt")

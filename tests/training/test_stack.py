@@ -13,7 +13,7 @@ import biv
 from biv.epsilon import MinimumBatchSize
 from biv.models import MLP, Periodic
 from biv.training import Member, Schedule, Stack, Triplets, train_reference, train_stack
-from biv.training.batches import Batch
+from biv.training.batches import StackBatch
 from helpers.trainings import (
     CURVES,
     FEATURES,
@@ -250,7 +250,7 @@ def test_what_does_not_count_may_be_outside_a_loss_s_domain():
     """A loss with a logarithm of the prediction, negative where a label is missing."""
     pred = torch.tensor([[[2.0, -3.0]], [[-1.0, 4.0]]])
     share = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
-    batch = Batch(torch.zeros(2, 2), torch.ones(2, 1, 2), share, torch.ones(2))
+    batch = StackBatch(torch.zeros(2, 2), torch.ones(2, 1, 2), share, torch.ones(2))
     poisson = [lambda p, t: p - t * p.log()] * 2
     losses, gradient = batch.losses(pred, poisson)
     torch.testing.assert_close(losses, torch.tensor([2 - math.log(2), 4 - math.log(4)]))
@@ -316,7 +316,7 @@ def test_an_empty_batch_leaves_the_optimiser_alone():
     stack = Stack(MODELS["mlp"], [few, replace(few, train=rows)], Schedule(epochs=1, batch_size=4))
     stack.run_epoch()
     sizes = stack.histories()[0].effective_batch_size
-    steps = [stack._optimizer.state[p]["step"].item() for p in stack._parameters]
+    steps = stack._optimizer.state_dict()["updates"].tolist()
     assert steps == [(sizes > 0).sum(), 8]
     assert 0 < steps[0] < 8
 
@@ -416,7 +416,7 @@ def test_a_loss_of_the_caller_s_is_not_shown_what_has_diverged():
     quiet = Member(rows, None, biv.BIVLoss())
     first = Schedule(epochs=1, batch_size=300)
     wild_frozen = Stack(MODELS["mlp"], [wild, quiet], replace(first, epochs=5))
-    wild_frozen._frozen_at[0] = 1
+    wild_frozen._curves.frozen_at[0] = 1
     wild_frozen._stacked.parameters[0] = torch.nan
     wild_frozen.run_epoch()
     assert wild_frozen.histories()[1].diverged_at is None

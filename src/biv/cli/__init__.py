@@ -124,7 +124,7 @@ def _failed(error: Exception, options: argparse.Namespace) -> int:
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_SPACE:
         error = WriteError(error.errno, error.strerror, "the output")
         _discard_output()  # or the end of the process tries once more
-    from biv.training.cross_fitting import DivergedError
+    from biv.training.early_stopping import DivergedError
 
     said = str(error)
     helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said

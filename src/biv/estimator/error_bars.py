@@ -111,7 +111,7 @@ def require_known(bars: ErrorBars | None, how: str = "") -> None:
     """Raise where a variance is unknown.
 
     Raises:
-        ValueError: It names the first rows, and says `how` to go on.
+        ValueError: A variance is unknown; the message names the first rows and ends with `how`.
     """
     if bars is not None and bars.unknown.any():
         raise ValueError(
@@ -172,7 +172,7 @@ class Factor(NamedTuple):
 
     @property
     def stderr(self) -> float:
-        """Of the value."""
+        """Standard error of the value."""
         return (self.high - self.value) / INTERVAL
 
 

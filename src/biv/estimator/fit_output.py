@@ -36,7 +36,7 @@ class FitSettings:
     Attributes:
         loss: Loss of the ensemble.
         epsilon: "auto", a number in units of the label variance, or a policy.
-        threshold: Of "cutoff", in squared units of y; None is the mean of the variances.
+        threshold: Cutoff in squared units of y; None is the mean of the variances.
         estimate_unknown: Whether unknown variances are estimated from residuals.
         calibrate: Whether the variances are multiplied by a factor estimated from residuals.
         ensemble: How ensembles are trained.

@@ -28,8 +28,8 @@ class RowError(ValueError):
     """A row that has no finite prediction.
 
     Attributes:
-        row: Its place, from 0 on.
-        column: The name, or the place, of the column that is to blame; None if none is.
+        row: Number of the row, from 0 on.
+        column: Name or number of the column that is to blame; None if none is.
     """
 
     row: int = -1
@@ -37,7 +37,7 @@ class RowError(ValueError):
 
     @classmethod
     def of(cls, row: int, column: Any, found: float) -> RowError:
-        """With what was found in the cell."""
+        """Return the error of a cell, with what was found in it."""
         error = cls(
             f"X must hold numbers that the model has a finite prediction for; found {found:g} in "
             f"row {row}, column {shortened(column)}"
@@ -77,7 +77,7 @@ class FittedPart:
 
     @property
     def out_of_fold(self) -> Array:
-        """What members that have not learned from a row predict for it, in units of y."""
+        """Predictions of each row by members that have not learned from it, in units of y."""
         return raw(self.labels, self.ensemble.out_of_fold.double().numpy())
 
 
@@ -140,7 +140,7 @@ class Fitted:
 
         Args:
             table: A frame or an array.
-            names: Of the columns of an array, if they have any.
+            names: Names of the columns of an array, if they have any.
 
         Raises:
             RowError: A number is too large for a finite prediction.
@@ -167,7 +167,7 @@ class Fitted:
 
     @property
     def out_of_fold(self) -> Array:
-        """What members that have not learned from a row predict for it, in units of y."""
+        """Predictions of each row by members that have not learned from it, in units of y."""
         return np.concatenate([part.out_of_fold for part in self.parts], axis=1)
 
     def shaped(self, values: Array) -> Array:
@@ -181,7 +181,7 @@ class Fitted:
         return values[0] if self.single else np.array(values)
 
     def new_variance(self, y: Array, y_var: Any, y_std: Any) -> Array | None:
-        """Of labels that were not learned from, (N, D); calibrated and filled in as those were."""
+        """Return variances of new labels, (N, D), calibrated and filled in as in the fit."""
         bars = error_bars.read(y, y_var, y_std)
         if bars is None:
             return None

@@ -25,7 +25,7 @@ class MLP:
 
     Attributes:
         features: Columns of x.
-        widths: Of the hidden layers; the paper's by default.
+        widths: Widths of the hidden layers; the paper's by default.
         outputs: Columns of y.
         periodic: Embed numeric columns first, if given.
 
@@ -55,7 +55,7 @@ class MLP:
 
     @property
     def inputs(self) -> int:
-        """Of the first linear layer."""
+        """Number of inputs of the first linear layer."""
         if self.periodic is None:
             return self.features
         columns = len(self.periodic.columns)

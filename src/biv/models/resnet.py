@@ -24,8 +24,8 @@ class ResNet18:
     torchvision's, and so are state dicts, but for the statistics of the pixels.
 
     Attributes:
-        mean: Of each channel; see :meth:`biv.images.Pixels.fit`.
-        std: Of each channel.
+        mean: Mean of each channel; see :meth:`biv.images.Pixels.fit`.
+        std: Standard deviation of each channel.
         outputs: Columns of y.
 
     Example:
@@ -76,8 +76,8 @@ class Standardise(nn.Module):
     The first layer of a network that is given images as they are stored.
 
     Args:
-        mean: Of each channel; see :meth:`biv.images.Pixels.fit`.
-        std: Of each channel.
+        mean: Mean of each channel; see :meth:`biv.images.Pixels.fit`.
+        std: Standard deviation of each channel.
 
     Example:
         >>> layer = Standardise((100.0,) * 3, (50.0,) * 3)

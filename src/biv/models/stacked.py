@@ -143,7 +143,7 @@ class Block:
         """Write what follows from the last forward into `Stacked.gradients`.
 
         Args:
-            gradient: Of the predictions, (members, outputs, rows); may be overwritten.
+            gradient: Gradient of the predictions, (members, outputs, rows); may be overwritten.
         """
         first, *rest = self.layers
         for layer in reversed(rest):
@@ -155,8 +155,8 @@ class Layer(ABC):
     """One layer of every member, or of some of them with room for a batch.
 
     Attributes:
-        values: Its parameters, (members, ...) each.
-        gradients: Of the same.
+        values: Parameters of the layer, (members, ...) each.
+        gradients: Gradients of these.
     """
 
     outputs: int

@@ -23,7 +23,7 @@ class Numeric:
     """A column of numbers: what is missing becomes the median, with a second column that says so.
 
     Attributes:
-        median: Of the rows that it was fitted on.
+        median: Median of the rows that it was fitted on.
         flagged: Whether any of them was missing; only then is there a second column.
     """
 
@@ -172,7 +172,7 @@ class FeatureEncoder:
         return {name: count for name, count in found.items() if count}
 
     def names(self, columns: Sequence[str]) -> list[str]:
-        """Of the columns of the matrix, by those of the table."""
+        """Return the names of the columns of the matrix, by those of the table."""
         pairs = zip(columns, self.columns, strict=True)
         return [own for name, rule in pairs for own in _names(name, rule)]
 

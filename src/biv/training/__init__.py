@@ -3,9 +3,10 @@
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import Compute
 from biv.training.cross_fitting import CrossFit, cross_fit
-from biv.training.data import Member, Schedule, Triplets
+from biv.training.data import Member, Triplets
 from biv.training.history import History, smoothed
 from biv.training.loop import predict_module
+from biv.training.schedule import Schedule
 from biv.training.stack import Stack
 from biv.training.train import Trained, train_module, train_reference, train_stack
 

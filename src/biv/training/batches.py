@@ -20,16 +20,17 @@ from biv.losses._reduction import (
 )
 from biv.losses._weighting import Scope
 from biv.models.stacked import aligned
-from biv.training.data import Member, Schedule, Triplets
+from biv.training.data import Member, Triplets
+from biv.training.schedule import Schedule
 
 T = TypeVar("T")
 
 
-class Batch(NamedTuple):
+class StackBatch(NamedTuple):
     """One step of every member.
 
     Attributes:
-        rows: Of the pool of features, (R, B).
+        rows: Row numbers in the pool of features, (R, B).
         target: Labels, (R, D, B).
         share: Weight over denominator, (R, D, B): the loss is Σ share·ℓ.
         effective_size: Kish's, (R,); 0 where nothing is left.
@@ -66,7 +67,7 @@ def _loss(base: Base, pred: Tensor, target: Tensor, share: Tensor) -> tuple[Tens
     return loss.detach(), gradient
 
 
-class _Labels(NamedTuple):
+class _PaddedLabels(NamedTuple):
     """The labels of a table, and one more that is missing, to fill up short batches with."""
 
     y: Tensor
@@ -74,7 +75,7 @@ class _Labels(NamedTuple):
     sample_weight: Tensor
 
     @classmethod
-    def of(cls, train: Triplets) -> _Labels:
+    def of(cls, train: Triplets) -> _PaddedLabels:
         y, variance, weight = train.y, train.variance, train.sample_weight
         return cls(
             _with_row(y, torch.nan),
@@ -87,7 +88,7 @@ def _with_row(column: Tensor, value: float) -> Tensor:
     return torch.cat([column, column.new_full((1, column.shape[1]), value)])
 
 
-class Batches:
+class StackBatches:
     """Draws the orders of the members and weighs their labels, an epoch at a time.
 
     Everything about a step that does not depend on the parameters is computed here, for all steps
@@ -120,13 +121,13 @@ class Batches:
         self.room = aligned(self.size)
         self.pool, self.starts = _pooled([m.train.x for m in members])
         self.gathered: Tensor | None = None
-        tables = {id(m.train): _Labels.of(m.train) for m in members}
+        tables = {id(m.train): _PaddedLabels.of(m.train) for m in members}
         self.labels = [tables[id(m.train)] for m in members]
         self.orders = [m.generators()[1] for m in members]
         self.formulas = [m.loss.formula for m in members]
         self.alike = _alike(self.formulas)
 
-    def epoch(self) -> list[Batch]:
+    def epoch(self) -> list[StackBatch]:
         """The batches of the next epoch."""
         steps, room, count = self.steps, self.room, len(self.members)
         orders = torch.stack([self._order(member) for member in range(count)], dim=1)
@@ -146,7 +147,7 @@ class Batches:
             share[:, group] = w / torch.where(denominator == 0, 1.0, denominator)[..., None, None]
             sizes[:, group] = weights.kish(w, (2, 3))
         target, share = (part.transpose(2, 3).contiguous() for part in (target, share))
-        return [Batch(*parts) for parts in zip(rows, target, share, sizes, strict=True)]
+        return [StackBatch(*parts) for parts in zip(rows, target, share, sizes, strict=True)]
 
     def _order(self, member: int) -> Tensor:
         """The rows of each batch, (steps, room); one beyond the last where there are no more."""

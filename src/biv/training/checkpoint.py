@@ -18,7 +18,8 @@ from torch import Tensor
 from biv._utils.atomic_files import NO_SPACE, WriteError, write_atomically
 from biv._utils.messages import shortened
 from biv._utils.warnings import warn
-from biv.training.data import Member, Schedule, Triplets
+from biv.training.data import Member, Triplets
+from biv.training.schedule import Schedule
 
 FORMAT = "biv checkpoint 2"
 DIFFERENCES_SHOWN = 4
@@ -30,7 +31,7 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write a state to a file; until it is complete, the file before it stays.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         state: Tensors, numbers, text, and lists and dictionaries of them.
 
     Identity: :func:`load_checkpoint` gives back what was saved.
@@ -48,13 +49,13 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
 
 
 class CheckpointFile:
-    """Where a training is saved now and then; it continues if a checkpoint cannot be written.
+    """File that a training is saved to; training continues if a checkpoint cannot be written.
 
     A checkpoint is larger than the model that comes of it, so that there may be room for the model
     alone. The first checkpoint must be possible otherwise: a wrong path is an error at once.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,10 +110,10 @@ def fingerprint(
     """What decides a training but its length, part by part, each as a short digest.
 
     Args:
-        network: Its layers.
+        network: Layers of the network.
         parameters: A digest of those it begins with.
         members: All of them.
-        schedule: Of all of them.
+        schedule: Schedule of all members.
     """
     digests: dict[int, str] = {}  # of each tensor once, however many members share it
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,61 +18,18 @@ from biv._utils import typed_json, validation
 from biv._utils.pages import named
 from biv._utils.progress import progress_bar
 from biv.losses.modules import BIVLoss, L2Loss, VarianceLoss
-from biv.models.stacked import can_be_stacked
 from biv.training.checkpoint import CheckpointFile, require_like
-from biv.training.data import Member, Schedule, Triplets
+from biv.training.data import Member, Triplets
+from biv.training.early_stopping import PATIENCE, DivergedError, EarlyStopping
+from biv.training.ensembles import CHUNK, Ensemble, make_ensemble
 from biv.training.held_out import HeldOutScore
-from biv.training.loop import Loop
 from biv.training.numerics import numerical_settings
+from biv.training.schedule import Schedule
 from biv.training.stack import Factory, Stack
 from biv.training.train import resume
 
-PATIENCE = 4  # epochs without a better score before training stops
-TOLERANCE = 0.01  # by what share a score must be better to be waited for
-CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
-JUDGED = 1 << 17  # rows at most that a score is taken of after every epoch
-
-
+SCORED_ROWS = 1 << 17  # at most, after every epoch
 HELP = named("networks")
-
-
-class DivergedError(ValueError):
-    """No member of an ensemble gave a finite prediction: a run that failed, not bad data."""
-
-
-class Snapshots(Protocol):
-    """What can be chosen at its best epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """Epochs done."""
-
-    def snapshot(self) -> Any:
-        """It as it is now."""
-
-
-class Ensemble(Snapshots, Protocol):
-    """Members in training."""
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches an epoch."""
-
-    @property
-    def all_frozen(self) -> bool:
-        """Whether every member has diverged."""
-
-    def run_epoch(self, after_step: Callable[[], object], /) -> None:
-        """Train all for one epoch."""
-
-    def predict(self, x: Tensor, /) -> Tensor:
-        """What every member, or its average, predicts for the same rows, (members, N, D)."""
-
-    def predict_each(self, tables: Sequence[Tensor], /) -> list[Tensor]:
-        """What every member, or its average, predicts for rows of its own, (N, D) each."""
-
-    def modules(self, snapshot: Any, /) -> list[nn.Module]:
-        """All of them as ordinary modules, as they were then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +37,11 @@ class CrossFit:
     """An ensemble, and what its members say of rows that they have not seen.
 
     Attributes:
-        modules: The members, as they were at the epoch chosen.
-        epoch: Which that is, from 1 on.
-        scores: What the ensemble's mean squared error was estimated to be after every epoch.
-        out_of_fold: What members that have not seen a row predict for it, (N, D).
-        tau2: The model's own residual variance, estimated from these.
+        modules: Members, as they were at the chosen epoch.
+        epoch: Chosen epoch, from 1 on.
+        scores: Estimated mean squared error of the ensemble after every epoch.
+        out_of_fold: Predictions of each row by the members that have not seen it, (N, D).
+        tau2: Residual variance of the model, estimated from these.
     """
 
     modules: list[nn.Module]
@@ -96,7 +52,7 @@ class CrossFit:
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """What every member predicts, (members, N, D)."""
+        """Return the predictions of every member, (members, N, D)."""
         parts = torch.split(x, CHUNK)
         return torch.stack([torch.cat([module(p) for p in parts]) for module in self.modules])
 
@@ -142,19 +98,19 @@ def cross_fit(
         rows: What there is to learn from; without variances the labels are taken to be clean.
         schedule: At most so many epochs; ``averaging`` makes scores steady and members better.
             ``test_every`` is not used.
-        loss: Of all members, ``BIVLoss()`` if there are variances and ``L2Loss()`` if not, by
-            default.
-        learning_rate: Of all members.
-        members: How many, a multiple of `folds`.
-        folds: How many parts the rows are dealt into.
+        loss: Loss of all members; ``BIVLoss()`` if there are variances and ``L2Loss()`` if not,
+            by default.
+        learning_rate: Learning rate of all members.
+        members: Number of members, a multiple of `folds`.
+        folds: Number of parts that the rows are dealt into.
         patience: Epochs without a score better by 1 % before training stops.
-        seed: Of the folds, and of the members.
-        threads: To train on; they change the result by rounding at most.
+        seed: Seed of the folds and of the members.
+        threads: Number of threads to train on; they change the result by rounding at most.
         progress: Whether to show a bar on a terminal, after two seconds.
-        checkpoint: A file to go on from, as :func:`train_stack` has it, and to the same bits; for
+        checkpoint: File to resume from to the same bits, as in :func:`train_stack`; only for
             networks that can be stacked.
-        checkpoint_seconds: How often to save.
-        after_epoch: Is shown the ensemble after every epoch, to look at and not to touch.
+        checkpoint_seconds: Seconds between two saves.
+        after_epoch: Called with the ensemble after every epoch, which it must not change.
 
     Raises:
         ValueError: There are fewer rows than folds, or members are not a multiple of folds, or all
@@ -177,33 +133,33 @@ def cross_fit(
         raise ValueError(f"members must be a multiple of folds, {folds}; found {members}{HELP}")
     validation.integer("patience", patience, at_least=1)
     trained = _members(rows, parts, loss, learning_rate, members, seed)
-    stack = _engine(model, trained, schedule, threads)
-    judge = _Judge(rows, parts, members)
-    choice = Choice(patience)
-    saved = _Saved(stack, choice, checkpoint, checkpoint_seconds)
+    stack = make_ensemble(model, trained, schedule, threads)
+    score = _OutOfFoldScore(rows, parts, members)
+    stopping = EarlyStopping(patience)
+    saved = _Checkpointing(stack, stopping, checkpoint, checkpoint_seconds)
     total, done = schedule.epochs * stack.steps_per_epoch, stack.epoch * stack.steps_per_epoch
     with (
         saved,
         progress_bar(total, f"{members} members", enabled=progress, done=done) as bar,
         numerical_settings(),
     ):
-        while stack.epoch < schedule.epochs and not stack.all_frozen and not choice.made:
+        while stack.epoch < schedule.epochs and not stack.all_frozen and not stopping.should_stop:
             stack.run_epoch(bar.update)
-            choice.consider(stack, *judge(stack))
+            stopping.update(stack, *score(stack))
             after_epoch(stack)
-            bar.set_postfix_str(f"out of fold {choice.scores[-1]:.3f}", refresh=False)
-            saved.now_and_then()
-    if choice.best is None:
+            bar.set_postfix_str(f"out of fold {stopping.scores[-1]:.3f}", refresh=False)
+            saved.save_if_due()
+    if stopping.best is None:
         raise DivergedError(
             "no member gave a finite prediction after a whole epoch: choose a smaller "
             f"learning_rate; found {learning_rate:g}{HELP}"
         )
-    modules, predicted = stack.modules(choice.best), choice.predicted
-    if not judge.sees_all:
+    modules, predicted = stack.modules(stopping.best), stopping.predicted
+    if not score.sees_all:
         predicted = _out_of_fold(modules, rows, parts)
     variance = torch.zeros_like(rows.y) if rows.variance is None else rows.variance
     tau2 = metrics.residual_variance(predicted, rows.y, variance)
-    return CrossFit(modules, choice.epoch, np.array(choice.scores), predicted, tau2)
+    return CrossFit(modules, stopping.epoch, np.array(stopping.scores), predicted, tau2)
 
 
 def _deal(rows: int, folds: int, seed: int) -> list[Tensor]:
@@ -245,14 +201,14 @@ def _members(
     ]
 
 
-class _Judge:
+class _OutOfFoldScore:
     """Scores predictions of rows by members that have not seen them, on noisy labels."""
 
     def __init__(self, rows: Triplets, parts: Sequence[Tensor], members: int) -> None:
-        self.sees_all = len(rows) <= JUDGED
+        self.sees_all = len(rows) <= SCORED_ROWS
         if not self.sees_all:
             # Every so many rows, of parts that are in the order of the table and were dealt by lot.
-            step = -(-len(rows) // JUDGED)
+            step = -(-len(rows) // SCORED_ROWS)
             parts = [part[::step] for part in parts]
         seen, self.places = torch.unique(torch.cat(list(parts)), return_inverse=True)
         self.lengths = [len(part) for part in parts]
@@ -300,53 +256,14 @@ def _out_of_fold(modules: Sequence[nn.Module], rows: Triplets, parts: Sequence[T
     return _each(predicted, parts, rows.y).mean(dim=0)
 
 
-class Choice:
-    """Which epoch is the best so far, and whether to wait for a better one.
-
-    Attributes:
-        scores: After every epoch.
-        epoch: The best, from 1 on.
-        best: A snapshot of the members then; None as long as no score is finite.
-        predicted: What they predicted out of fold.
-        wanted: The score that must be reached for waiting to go on.
-        passed_at: The epoch at which the one before it was.
-    """
-
-    def __init__(self, patience: int) -> None:
-        self.patience = patience
-        self.scores: list[float] = []
-        self.epoch = self.passed_at = 0
-        self.wanted = float("inf")
-        self.best: Any = None
-        self.predicted = torch.empty(0)
-
-    def consider(self, stack: Snapshots, score: float, predicted: Tensor) -> None:
-        """The members as they are now."""
-        self.scores.append(score)
-        if np.isfinite(score) and score <= min(self.scores):
-            self.epoch, self.best, self.predicted = stack.epoch, stack.snapshot(), predicted
-        if np.isfinite(score) and score <= self.wanted:
-            self.wanted, self.passed_at = score - TOLERANCE * abs(score), stack.epoch
-
-    @property
-    def made(self) -> bool:
-        """Whether there is nothing more to wait for."""
-        return self.best is not None and len(self.scores) - self.passed_at >= self.patience
-
-    def state_dict(self) -> dict[str, Any]:
-        """All but the patience, which may be another when it goes on."""
-        own = {name: value for name, value in vars(self).items() if name != "patience"}
-        return own | {"scores": list(self.scores)}
-
-
-class _Saved:
-    """Keeps an ensemble and its choice in a file, if there is one, and goes on from there."""
+class _Checkpointing:
+    """Keeps an ensemble and its best epoch in a file, if there is one, and resumes from there."""
 
     def __init__(
-        self, stack: Ensemble, choice: Choice, path: str | Path | None, seconds: float
+        self, stack: Ensemble, stopping: EarlyStopping, path: str | Path | None, seconds: float
     ) -> None:
         self.file = None if path is None else CheckpointFile(Path(path))
-        self.choice, self.seconds, self.at = choice, seconds, time.monotonic()
+        self.stopping, self.seconds, self.at = stopping, seconds, time.monotonic()
         if self.file is None:
             return
         if not isinstance(stack, Stack):
@@ -355,14 +272,14 @@ class _Saved:
         state = resume(stack, self.file)
         if state is not None:
             with typed_json.damaged(path, "is of another training: move it away to start anew"):
-                require_like({"choice": choice.state_dict()}, state)
-            vars(choice).update(state["choice"])
+                require_like({"choice": stopping.state_dict()}, state)
+            stopping.load_state_dict(state["choice"])
         self.state = self._taken()
 
     def _taken(self) -> dict[str, Any]:
-        return self.stack.state_dict() | {"choice": self.choice.state_dict()}
+        return self.stack.state_dict() | {"choice": self.stopping.state_dict()}
 
-    def now_and_then(self) -> None:
+    def save_if_due(self) -> None:
         """After an epoch."""
         if self.file is None:
             return
@@ -377,71 +294,3 @@ class _Saved:
     def __exit__(self, *_: object) -> None:
         if self.file is not None:  # also when interrupted: the last whole epoch
             self.file.save(self.state)
-
-
-class _Loops:
-    """Networks that cannot be stacked, one after another: what cross-fitting asks of a stack."""
-
-    def __init__(
-        self, model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
-    ) -> None:
-        self.threads = threads
-        modules = [model(m.generators()[0]) for m in members]
-        if len({id(module) for module in modules}) < len(modules):
-            raise ValueError(
-                f"model must make a new network each time; found the same one again{HELP}"
-            )
-        self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
-        self.steps_per_epoch = self.loops[0].steps_per_epoch
-        self.epoch = 0
-        # What dropout and its like draw from, in the place of torch's global generator.
-        self.draws = torch.Generator().manual_seed(members[0].seed).get_state()
-        row, outputs = members[0].train.x[:1], members[0].train.y.shape[1]
-        if (found := tuple(self.loops[0].predict(row).shape)) != (1, outputs):
-            raise ValueError(
-                f"the network must give (rows, {outputs}); found {found} for one row{HELP}"
-            )
-
-    @property
-    def all_frozen(self) -> bool:
-        return all(loop.diverged_at is not None for loop in self.loops)
-
-    def run_epoch(self, after_step: Callable[[], object]) -> None:
-        # The CPU's generator: that is where networks are trained.
-        with numerical_settings(self.threads), torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self.draws)
-            for loop in self.loops:
-                if loop.diverged_at is None:
-                    loop.run_epoch()
-            self.draws = torch.get_rng_state()
-        for _ in range(self.steps_per_epoch):
-            after_step()
-        self.epoch += 1
-
-    def predict(self, x: Tensor) -> Tensor:
-        return torch.stack(self.predict_each([x] * len(self.loops)))
-
-    def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
-        return [
-            torch.cat([loop.predict(part) for part in torch.split(table, CHUNK)])
-            for loop, table in zip(self.loops, tables, strict=True)
-        ]
-
-    def snapshot(self) -> list[nn.Module]:
-        modules = []
-        for loop in self.loops:
-            with loop.average.in_place():
-                modules.append(copy.deepcopy(loop.model).eval())
-        return modules
-
-    def modules(self, snapshot: list[nn.Module]) -> list[nn.Module]:
-        return snapshot
-
-
-def _engine(
-    model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
-) -> Ensemble:
-    made: object = model(torch.Generator()) if callable(model) else None
-    if isinstance(made, nn.Module) and not can_be_stacked(made):
-        return _Loops(model, members, schedule, threads)
-    return Stack(model, members, schedule, threads=threads)

@@ -1,4 +1,4 @@
-"""What a training is given: labelled rows, one member's settings, and the stack's schedule."""
+"""What is trained: labelled rows, and the settings of one member."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from biv._utils import validation
 from biv._utils.pages import helps_with
 from biv.losses.modules import BIVLoss, VarianceLoss
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
-
 
 @dataclass(frozen=True, eq=False)
 class Triplets:
@@ -29,7 +27,7 @@ class Triplets:
             place, for :func:`biv.training.train_module`.
         y: Labels, (N, D), or (N,) for D = 1; NaN where one is missing.
         variance: σ² of each, as y, or (N, 1); None for clean labels.
-        sample_weight: How much each matters, as y, or (N, 1); None for all alike.
+        sample_weight: Importance of each, as y, or (N, 1); None for all alike.
 
     Example:
         >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
@@ -70,7 +68,7 @@ class Triplets:
         return "×".join(map(str, self.x.shape[1:]))
 
     def labels(self, rows: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """y, variance and importance of these rows."""
+        """Return y, variance and importance of these rows."""
         variance, weight = self.variance, self.sample_weight
         return (
             self.y[rows],
@@ -123,15 +121,15 @@ class Member:
     """One training: its data, its loss, its learning rate and its randomness.
 
     Attributes:
-        train: What it learns from.
+        train: Rows that it learns from.
         rows: Which of these, by their numbers, int64; None for all. Members that share `train` and
             differ in `rows` share it in memory.
         test: Rows with clean labels to be scored on, by the mean squared error; or None.
-        loss: Of :mod:`biv.losses.modules`, local. ε and cutoffs in the units of the variances.
-        learning_rate: Of the optimiser.
-        seed: Of the network's first parameters.
-        order_seed: Of the order of the rows; None is `seed`.
-        name: For messages.
+        loss: Local loss of :mod:`biv.losses.modules`; ε and cutoffs in the units of the variances.
+        learning_rate: Learning rate of the optimizer.
+        seed: Seed of the network's first parameters.
+        order_seed: Seed of the order of the rows; None is `seed`.
+        name: Name for messages.
 
     Raises:
         ValueError: Nothing is left to learn from, because the cutoff keeps no row, say.
@@ -179,11 +177,11 @@ class Member:
             raise ValueError(f"{self._label()}{self.loss!r} keeps none of {self._rows()}")
 
     def __len__(self) -> int:
-        """How many rows it learns from."""
+        """Return the number of rows that it learns from."""
         return len(self.train if self.rows is None else self.rows)
 
     def order(self, generator: torch.Generator) -> Tensor:
-        """The numbers of these rows, shuffled."""
+        """Return the numbers of these rows, shuffled."""
         drawn = torch.randperm(len(self), generator=generator)
         return drawn if self.rows is None else self.rows[drawn]
 
@@ -222,92 +220,10 @@ class Member:
 
     @property
     def seeds(self) -> tuple[int, int]:
-        """Of the network's first parameters, and of the order of the rows."""
+        """The seeds of the network's first parameters and of the order of the rows."""
         return self.seed, self.seed if self.order_seed is None else self.order_seed
 
     def generators(self) -> tuple[torch.Generator, torch.Generator]:
-        """For the network's first parameters, and for the order of the rows."""
+        """Return generators of the network's first parameters and of the order of the rows."""
         first, second = (torch.Generator().manual_seed(seed) for seed in self.seeds)
         return first, second
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long and in what steps all members of a stack are trained; the paper's by default.
-
-    Attributes:
-        epochs: Passes over the training rows.
-        batch_size: Rows a step.
-        epoch_rows: Of a larger table, an epoch has so many rows, in whole batches and drawn anew
-            each time; None takes all.
-        drop_last: Whether an incomplete last batch of an epoch is left out, as in the paper, or
-            trained on.
-        test_every: Steps between two scores of the whole test set; None never scores it.
-        optimizer: "adam", "adamw" or "sgd", torch's own.
-        weight_decay: Of the optimiser.
-        momentum: Of "sgd".
-        averaging: η of an average of the parameters over time, by which members are tested and
-            predict; None takes the last ones. After step n, it moves towards the parameters by
-            (η + 1)/(n + η) of the way (Shamir and Zhang, 2013): 0 is the mean of all steps, and
-            η > 0 rests on the last 1/(η + 1) of them or so.
-
-    Example:
-        >>> whole, kept = Schedule(batch_size=32, drop_last=True), Schedule(batch_size=32)
-        >>> whole.steps_per_epoch(100), kept.steps_per_epoch(100)
-        (3, 4)
-    """
-
-    epochs: int = 100
-    batch_size: int = 256
-    epoch_rows: int | None = None
-    drop_last: bool = False
-    test_every: int | None = 1
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    momentum: float = 0.0
-    averaging: float | None = None
-
-    @helps_with("networks")
-    def __post_init__(self) -> None:
-        validation.integer("epochs", self.epochs, at_least=0)
-        validation.integer("batch_size", self.batch_size, at_least=1)
-        for name in ("epoch_rows", "test_every"):
-            if getattr(self, name) is not None:
-                validation.integer(name, getattr(self, name), at_least=1)
-        validation.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        validation.real_number("weight_decay", self.weight_decay, validation.NON_NEGATIVE)
-        validation.real_number("momentum", self.momentum, validation.Range(0.0, limit=1.0))
-        if self.averaging is not None:
-            validation.real_number("averaging", self.averaging, validation.NON_NEGATIVE)
-        if self.momentum and self.optimizer != "sgd":
-            raise ValueError(f"momentum is for 'sgd'; found it with {self.optimizer!r}")
-
-    def steps_per_epoch(self, rows: int) -> int:
-        """How many batches `rows` give.
-
-        Raises:
-            ValueError: None at all, because the only batch is incomplete and dropped.
-        """
-        steps = rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
-        if self.epoch_rows is not None:
-            steps = min(steps, -(-self.epoch_rows // self.batch_size))
-        if not steps:
-            raise ValueError(
-                f"{rows} training rows give no batch of {self.batch_size}: choose a smaller "
-                "batch_size, or drop_last=False"
-            )
-        return steps
-
-    def share_of_step(self, step: int) -> float:
-        """How far an average moves towards the parameters after this step, from 1 on."""
-        eta = float(self.averaging or 0.0)
-        return (eta + 1.0) / (step + eta)
-
-    def make_optimizer(self, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
-        """Torch's optimiser over groups that bring their own ``lr``."""
-        if self.optimizer == "sgd":
-            return torch.optim.SGD(
-                groups, momentum=self.momentum, weight_decay=self.weight_decay, fused=fused
-            )
-        kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
-        return kind(groups, weight_decay=self.weight_decay, fused=fused)

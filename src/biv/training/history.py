@@ -23,7 +23,7 @@ class History:
     """The curves of one member.
 
     Attributes:
-        train_loss: Its loss on the batch of every step, (steps,), before that step's update; 0
+        train_loss: Loss on the batch of every step, (steps,), before that step's update; 0
             where a batch had nothing left, which made no update.
         effective_batch_size: Kish's, of the weights of every step, (steps,).
         test_loss: Mean squared error on the test rows, (evaluations,).

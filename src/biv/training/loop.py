@@ -19,8 +19,9 @@ from biv._utils import validation
 from biv.losses.weights import effective_batch_size
 from biv.training.checkpoint import fingerprint, require_like, require_room, require_same
 from biv.training.compute import HERE, PLAIN, Compute
-from biv.training.data import Member, Schedule, as_features
+from biv.training.data import Member, as_features
 from biv.training.history import History
+from biv.training.schedule import Schedule
 
 NEVER = np.arange(0)
 
@@ -29,9 +30,9 @@ class Loop:
     """One network in training, epoch by epoch; see :func:`biv.training.train_module`.
 
     Attributes:
-        step: How many batches it has seen.
-        diverged_at: The step after which something was not finite; it is trained no further.
-        average: Of its parameters, if the schedule asks for one.
+        step: Number of batches that it has seen.
+        diverged_at: Step after which something was not finite; it is trained no further.
+        average: Average of its parameters, if the schedule asks for one.
     """
 
     def __init__(

@@ -30,9 +30,9 @@ class Ranks:
     """One process among those that train together.
 
     Attributes:
-        rank: Of this one, from 0 on.
-        size: How many there are.
-        group: Of torch's; None for a process by itself.
+        rank: Number of this process, from 0 on.
+        size: Number of processes.
+        group: Process group of torch; None for a process by itself.
         aside: The same processes once more, for what they exchange while `group` is busy.
     """
 
@@ -67,7 +67,7 @@ class Ranks:
 
     @classmethod
     def of_world(cls) -> Ranks:
-        """Of the processes of torch's default group; all of them call this."""
+        """Return the processes of torch's default group; all of them call this."""
         world = dist.group.WORLD
         return cls(dist.get_rank(), dist.get_world_size(), world, dist.new_group())
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from biv._utils import validation
 from biv._utils.pages import named
 from biv.models.stacked import Stacked
-from biv.training import testing
-from biv.training.batches import Batch, Batches
+from biv.training import evaluation
+from biv.training.batches import StackBatch, StackBatches
 from biv.training.checkpoint import digest, fingerprint, require_like, require_room, require_same
-from biv.training.data import Member, Schedule
+from biv.training.data import Member
 from biv.training.history import History
 from biv.training.numerics import numerical_settings
+from biv.training.schedule import Schedule
+from biv.training.stack_curves import StackCurves
+from biv.training.stack_optimizer import StackOptimizer
 
 Factory = Callable[[torch.Generator], nn.Module]
 
@@ -38,13 +37,13 @@ class Stack:
     Args:
         model: Makes a network from a generator; see :class:`biv.models.Stacked` for what it may be
             made of.
-        members: One or more, of equal shapes and equally many steps an epoch.
-        schedule: For all of them.
-        threads: To compute on. With more than one, the last digits of a member may depend on what
-            it is stacked with.
+        members: One or more, of equal shapes and equally many steps per epoch.
+        schedule: Schedule of all members.
+        threads: Number of threads to compute on. With more than one, the last digits of a member
+            may depend on what it is stacked with.
 
     Attributes:
-        step: How many batches every member has seen.
+        step: Number of batches that every member has seen.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Stack:
         self._order = _placed(self.members)
         self._place = [self._order.index(member) for member in range(len(members))]
         self._placed = [self.members[member] for member in self._order]
-        self._batches = Batches(self._placed, schedule)
+        self._batches = StackBatches(self._placed, schedule)
         if isinstance(model, nn.Module) or not callable(model):
             raise TypeError(
                 "model must make a network from a torch.Generator, as MLP(features=19) does; found "
@@ -77,41 +76,19 @@ class Stack:
             schedule,
         )
         self._bases = [m.loss.base for m in self._placed]
-        self._parameters = [nn.Parameter(slab) for slab in self._stacked.parameters]
         rates = [float(m.learning_rate) for m in self._placed]
-        by_rate = {
-            rate: [p for p, own in zip(self._parameters, rates, strict=True) if own == rate]
-            for rate in rates
-        }
-        groups = [{"params": own, "lr": rate} for rate, own in by_rate.items()]
-        self._optimizer = schedule.make_optimizer(groups, fused=True)
-        # Without the hooks around it, of which there are none and which cost more than the update.
-        self._update = partial(inspect.unwrap(type(self._optimizer).step), self._optimizer)
-        self._gradients = list(self._stacked.gradients)
-        self._moments = _moments(schedule, self._stacked.parameters)
-        self._updates = [torch.zeros(()) for _ in self._placed]
+        self._optimizer = StackOptimizer(self._stacked, rates, schedule)
         averages = schedule.averaging is not None
         self._averages = self._stacked.parameters.clone() if averages else None
-        for member, parameter in enumerate(self._parameters):
-            # As the optimiser would begin them itself, but side by side, to be looked at at once.
-            own = {name: buffer[member] for name, buffer in self._moments.items()}
-            counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
-            self._optimizer.state[parameter].update(counted | own)
-        self._blocks = testing.blocks(slice(0, len(self._placed)))
+        self._blocks = evaluation.blocks(slice(0, len(self._placed)))
         self.threads = validation.integer("threads", threads, at_least=1)
-        self._tests = testing.shared_tests(self._placed) if schedule.test_every else []
-        self._frozen_at: list[int | None] = [None] * len(self._placed)
-        self._curves: dict[str, list[list[float]]] = {
-            "train_loss": [],
-            "size": [],
-            "test_loss": [],
-        }
-        self._test_steps: list[int] = []
+        self._tests = evaluation.shared_tests(self._placed) if schedule.test_every else []
+        self._curves = StackCurves(len(self._placed))
         self.step = 0
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches an epoch."""
+        """Number of batches per epoch."""
         return self._batches.steps
 
     @property
@@ -122,7 +99,7 @@ class Stack:
     @property
     def all_frozen(self) -> bool:
         """Whether every member has diverged."""
-        return None not in self._frozen_at
+        return self._curves.all_frozen
 
     @torch.no_grad()
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
@@ -135,21 +112,22 @@ class Stack:
                     self._test()
                 after_step()
 
-    def _train(self, batch: Batch) -> None:
+    def _train(self, batch: StackBatch) -> None:
         losses = torch.cat([self._backward(members, batch) for members in self._blocks])
         values, sizes = losses.tolist(), batch.effective_size.tolist()
         finite = [math.isfinite(value) for value in values]
-        for member, parameter in enumerate(self._parameters):
-            # An optimiser leaves a parameter without a gradient, and its state, as they are.
-            goes_on = finite[member] and sizes[member] > 0 and self._frozen_at[member] is None
-            gradient = self._gradients[member] if goes_on else None
-            if parameter.grad is not gradient:
-                parameter.grad = gradient
-        self._update()
+        frozen_at = self._curves.frozen_at
+        self._optimizer.step(
+            [
+                f and size > 0 and at is None
+                for f, size, at in zip(finite, sizes, frozen_at, strict=True)
+            ]
+        )
         self.step += 1
-        self._record("train_loss", values)
-        self._record("size", sizes)
-        self._freeze_others([a and b for a, b in zip(finite, self._finite_states(), strict=True)])
+        self._curves.record("train_loss", values)
+        self._curves.record("size", sizes)
+        finite = [a and b for a, b in zip(finite, self._optimizer.finite(), strict=True)]
+        self._curves.freeze_others(finite, self.step)
         self._average()
 
     def _average(self) -> None:
@@ -157,10 +135,10 @@ class Stack:
         if self._averages is None:
             return
         share = self.schedule.share_of_step(self.step)
-        if not any(self._frozen_at):
+        if not any(self._curves.frozen_at):
             self._averages.lerp_(self._stacked.parameters, share)
             return
-        for member, at in enumerate(self._frozen_at):
+        for member, at in enumerate(self._curves.frozen_at):
             if at is None:
                 self._averages[member].lerp_(self._stacked.parameters[member], share)
 
@@ -177,14 +155,14 @@ class Stack:
         finally:
             self._stacked.parameters.copy_(last)
 
-    def _backward(self, members: slice, batch: Batch) -> Tensor:
+    def _backward(self, members: slice, batch: StackBatch) -> Tensor:
         """The losses of a block, (members,); its gradients are written where they belong."""
         part = batch
         if len(self._blocks) > 1:
-            part = Batch(*(column[members] for column in batch))
+            part = StackBatch(*(column[members] for column in batch))
         block = self._stacked.block(members, part.rows.shape[1])
         x = self._batches.features(part.rows)
-        frozen = self._frozen_at[members]
+        frozen = self._curves.frozen_at[members]
         bases = [
             base if at is None else "mse"  # a loss of the caller's is not shown what diverged
             for base, at in zip(self._bases[members], frozen, strict=True)
@@ -192,17 +170,6 @@ class Stack:
         losses, gradient = part.losses(block.forward(x), bases)
         block.backward(gradient)
         return losses
-
-    def _finite_states(self) -> list[bool]:
-        """Whether each member's parameters and moments are finite."""
-        buffers = (self._stacked.parameters, *self._moments.values())
-        # A sum is not finite if a term is not; where it has merely overflowed, terms are looked at.
-        total = sum(buffer.sum(1) for buffer in buffers)
-        assert isinstance(total, Tensor)
-        return [
-            math.isfinite(value) or all(bool(buffer[member].isfinite().all()) for buffer in buffers)
-            for member, value in enumerate(total.tolist())
-        ]
 
     def _test(self) -> None:
         if not self._tests:
@@ -213,28 +180,15 @@ class Stack:
             for test in self._tests:
                 tested[test.members] = True
                 losses[test.members] = test.losses(self._stacked).double()
-        self._record("test_loss", losses.tolist())
-        self._test_steps.append(self.step)
-        self._freeze_others((losses.isfinite() | ~tested).tolist())
-
-    def _record(self, name: str, values: Sequence[float]) -> None:
-        row = [
-            value if at is None else math.nan
-            for value, at in zip(values, self._frozen_at, strict=True)
-        ]
-        self._curves[name].append(row)
-
-    def _freeze_others(self, finite: Sequence[bool]) -> None:
-        for member, goes_on in enumerate(finite):
-            if not goes_on and self._frozen_at[member] is None:
-                self._frozen_at[member] = self.step
+        self._curves.record_test(losses.tolist(), self.step)
+        self._curves.freeze_others((losses.isfinite() | ~tested).tolist(), self.step)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """What every member, or its average, predicts for the same rows, (R, N, D)."""
-        everyone, columns = slice(0, len(self._placed)), testing.Columns(self._table(x))
+        everyone, columns = slice(0, len(self._placed)), evaluation.Columns(self._table(x))
         with numerical_settings(self.threads), self._averaged():
-            pred = testing.predict(self._stacked, everyone, columns)
+            pred = evaluation.predict(self._stacked, everyone, columns)
         return pred[self._place].transpose(1, 2)
 
     @torch.no_grad()
@@ -246,7 +200,7 @@ class Stack:
             )
         placed = [self._table(tables[member]) for member in self._order]
         with numerical_settings(self.threads), self._averaged():
-            each = testing.predict_each(self._stacked, placed)
+            each = evaluation.predict_each(self._stacked, placed)
         return [each[place] for place in self._place]
 
     def _table(self, x: Tensor) -> Tensor:
@@ -274,39 +228,20 @@ class Stack:
         return self._stacked.parameters if self._averages is None else self._averages
 
     def histories(self) -> list[History]:
-        """The curves of every member up to now; to the end, if all have diverged."""
-        curves = {name: self._curve(name).numpy() for name in self._curves}
-        steps = np.array(self._test_steps, dtype=np.int64)
-        if self.all_frozen:
-            total = self.schedule.epochs * self.steps_per_epoch
-            every = self.schedule.test_every or total + 1
-            steps = np.arange(every, total + 1, every) if self._tests else steps
-            lengths = {"train_loss": total, "size": total, "test_loss": len(steps)}
-            curves = {name: _padded(curve, lengths[name]) for name, curve in curves.items()}
-        return [
-            History(
-                train_loss=curves["train_loss"][:, place].copy(),
-                effective_batch_size=curves["size"][:, place].copy(),
-                test_loss=curves["test_loss"][: None if member.test else 0, place].copy(),
-                test_step=steps[: None if member.test else 0].copy(),
-                diverged_at=self._frozen_at[place],
-            )
-            for member, place in zip(self.members, self._place, strict=True)
-        ]
-
-    def _curve(self, name: str) -> Tensor:
-        """(steps or evaluations, R)."""
-        rows = self._curves[name]
-        return torch.tensor(rows, dtype=torch.float64).view(len(rows), len(self._placed))
+        """Return the curves of every member up to now; to the end, if all have diverged."""
+        tested = [member.test is not None for member in self._placed]
+        steps = self.schedule.epochs * self.steps_per_epoch
+        placed = self._curves.histories(tested, steps, self.schedule.test_every)
+        return [placed[place] for place in self._place]
 
     def summary(self) -> str:
-        """The last losses, their mean over the members that go on, in a few words."""
+        """Return the last losses, their mean over the members still trained, in a few words."""
         words = [
-            f"{what} {torch.tensor(rows[-1]).nanmean():.3f}"
+            f"{what} {last:.3f}"
             for what, name in (("train", "train_loss"), ("test", "test_loss"))
-            if (rows := self._curves[name])
+            if (last := self._curves.last(name)) is not None
         ]
-        if diverged := sum(self._frozen_at[place] is not None for place in self._place):
+        if diverged := sum(self._curves.frozen_at[place] is not None for place in self._place):
             words.append(f"{diverged} diverged")
         return ", ".join(words)
 
@@ -322,12 +257,9 @@ class Stack:
             "step": self.step,
             "parameters": self._stacked.parameters.clone(),
             "averages": None if self._averages is None else self._averages.clone(),
-            "moments": {name: buffer.clone() for name, buffer in self._moments.items()},
-            "updates": torch.stack(self._updates),
+            **self._optimizer.state_dict(),
             "orders": [generator.get_state() for generator in self._batches.orders],
-            "curves": {name: self._curve(name) for name in self._curves},
-            "test_steps": list(self._test_steps),
-            "frozen_at": list(self._frozen_at),
+            **self._curves.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -344,26 +276,10 @@ class Stack:
         self._stacked.parameters.copy_(state["parameters"])
         if self._averages is not None:
             self._averages.copy_(state["averages"])
-        for name, buffer in self._moments.items():
-            buffer.copy_(state["moments"][name])
-        for count, own in zip(self._updates, state["updates"], strict=True):
-            count.copy_(own)
+        self._optimizer.load_state_dict(state)
         for generator, own in zip(self._batches.orders, state["orders"], strict=True):
             generator.set_state(own)
-        self._curves = {name: rows.tolist() for name, rows in state["curves"].items()}
-        self._test_steps = list(state["test_steps"])
-        self._frozen_at = list(state["frozen_at"])
-
-
-def _moments(schedule: Schedule, parameters: Tensor) -> dict[str, Tensor]:
-    """What the optimiser remembers of every parameter, by its own names, 0 at first."""
-    names = {"adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
-    momentum = ("momentum_buffer",) if schedule.momentum else ()
-    return {name: torch.zeros_like(parameters) for name in names.get(schedule.optimizer, momentum)}
-
-
-def _padded(curve: npt.NDArray[np.float64], rows: int) -> npt.NDArray[np.float64]:
-    return np.concatenate([curve, np.full((rows - len(curve), curve.shape[1]), np.nan)])
+        self._curves.load_state_dict(state)
 
 
 def _placed(members: Sequence[Member]) -> list[int]:
@@ -376,7 +292,7 @@ def _placed(members: Sequence[Member]) -> list[int]:
     return order if len(order) > 1 else order * 2
 
 
-def _check_shapes(stacked: Stacked, batches: Batches) -> None:
+def _check_shapes(stacked: Stacked, batches: StackBatches) -> None:
     features = batches.pool.shape[1]
     try:
         found = tuple(stacked.module(0)(batches.pool[:1]).shape)

@@ -23,11 +23,12 @@ from biv._utils.progress import progress_bar
 from biv.losses.modules import VarianceLoss
 from biv.tables.stream import Batch
 from biv.training.checkpoint import CheckpointFile, load_checkpoint, require_like
-from biv.training.cross_fitting import CHUNK, Choice, DivergedError
-from biv.training.data import Schedule
+from biv.training.early_stopping import DivergedError, EarlyStopping
+from biv.training.ensembles import CHUNK
 from biv.training.held_out import HeldOutScore
 from biv.training.loop import Average, all_finite
 from biv.training.ranks import Ranks
+from biv.training.schedule import Schedule
 
 T = TypeVar("T")
 
@@ -35,37 +36,37 @@ INCOMPLETE = "is not a complete checkpoint: start again without it"
 PULSE = 64  # steps between two looks at what all ranks must agree on
 
 
-class Batches(Protocol):
+class BatchSource(Protocol):
     """Where batches come from: :class:`biv.tables.stream.Stream`, or a table in memory."""
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many batches an epoch has."""
+        """Number of batches per epoch."""
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """This rank's part of each, from step `first` on."""
+        """Yield this rank's part of each batch, from step `first` on."""
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """Scores a network on noisy labels that it has not learned from.
+class HeldOutRows:
+    """Rows that no process learns from, on whose noisy labels a network is scored.
 
     Attributes:
-        rows: The same on every rank; each predicts some of them.
-        ranks: All of them.
+        rows: The same rows on every rank; each rank predicts some of them.
+        ranks: All processes.
     """
 
     rows: Batch
     ranks: Ranks
 
     @cached_property
-    def held_out(self) -> HeldOutScore:
+    def _noise_corrected(self) -> HeldOutScore:
         """The score of every epoch, with the same weights in all of them."""
         return HeldOutScore(self.rows.y, self.rows.variance, self.rows.weight)
 
     @torch.no_grad()
     def predict(self, model: nn.Module) -> Tensor:
-        """All rows, (N, 1), on every rank."""
+        """Return predictions of all rows, (N, 1), on every rank."""
         rank, size = self.ranks.rank, self.ranks.size
         edges = [len(self.rows) * k // size for k in range(size + 1)]
         own = torch.tensor(self.rows.x[edges[rank] : edges[rank + 1]])
@@ -74,13 +75,13 @@ class Judge:
         return torch.cat([torch.from_numpy(part) for part in self.ranks.gather(_joined(parts))])
 
     def score(self, predicted: Tensor) -> tuple[float, float]:
-        """The noise-corrected squared error, and τ²; infinite where a prediction is."""
+        """Return the noise-corrected squared error and τ²; both infinite if a prediction is."""
         if not bool(predicted.isfinite().all()):
             return math.inf, math.inf
         y = self.rows.y
         variance = np.zeros_like(y) if self.rows.variance is None else self.rows.variance
         tau2 = metrics.residual_variance(predicted.numpy(), y, variance)
-        return self.held_out(predicted), tau2
+        return self._noise_corrected(predicted), tau2
 
 
 def _joined(parts: list[Tensor]) -> Any:
@@ -95,23 +96,24 @@ class StreamedTraining:
     a step is that of the whole batch.
 
     Attributes:
-        model: Initialised alike on all ranks.
-        loss: Makes the loss from an ε, in units of the label variance; over `ranks.aside`.
-        stream: This rank's rows.
-        judge: Of the rows that nobody learns from.
+        model: Network, initialized alike on all ranks.
+        loss: Function that makes the loss from an ε, in units of the label variance; its
+            normalizer is exchanged over `ranks.aside`.
+        stream: Source of this rank's batches.
+        held_out: Rows that nobody learns from.
         schedule: Epochs, optimiser and averaging; batches are those of `stream`.
-        learning_rate: Of the optimiser.
-        epsilon: Of the first epoch.
-        follows: Whether later ones take the τ² that `judge` finds after each.
-        patience: Epochs without a better score before it stops.
-        ranks: All of them.
-        device: Of the network.
+        learning_rate: Learning rate of the optimizer.
+        epsilon: ε of the first epoch.
+        follows: Whether later epochs take the τ² of `held_out` after the one before.
+        patience: Number of epochs without a better score after which training stops.
+        ranks: All processes.
+        device: Device of the network.
     """
 
     model: nn.Module
     loss: Callable[[float], VarianceLoss]
-    stream: Batches
-    judge: Judge
+    stream: BatchSource
+    held_out: HeldOutRows
     schedule: Schedule
     learning_rate: float
     epsilon: float
@@ -125,7 +127,7 @@ class StreamedTraining:
         group = {"params": list(self.model.parameters()), "lr": self.learning_rate}
         self._optimizer = self.schedule.make_optimizer([group], fused=True)
         self.average = Average(self.model, self.schedule)
-        self.choice = Choice(self.patience)
+        self.stopping = EarlyStopping(self.patience)
         self.step = 0
         self.losses: list[float] = []
         self.epsilons = [self.epsilon]
@@ -138,11 +140,11 @@ class StreamedTraining:
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of epochs done."""
         return self.step // self.stream.steps_per_epoch
 
     def snapshot(self) -> dict[str, Tensor]:
-        """The parameters that predict, as they are now."""
+        """Return the parameters that predict, as they are now."""
         with torch.no_grad(), self.average.in_place():
             return copy.deepcopy(self.model.state_dict())
 
@@ -154,12 +156,12 @@ class StreamedTraining:
         about: Mapping[str, Any] | None = None,
         progress: bool = True,
     ) -> None:
-        """To the last epoch, or to the one after which nothing gets better.
+        """Train to the last epoch, or until no epoch was better for as long as `patience`.
 
         Args:
-            checkpoint: Written by the first rank, now and then.
-            seconds: How often.
-            about: Is written with it.
+            checkpoint: File that the first rank saves to.
+            seconds: Seconds between two saves.
+            about: Content that is saved with it.
             progress: Whether to show a bar on a terminal.
 
         Raises:
@@ -171,7 +173,7 @@ class StreamedTraining:
         shown = progress and self.ranks.is_first
         file = None if checkpoint is None else CheckpointFile(checkpoint)
         with progress_bar(total, "training", enabled=shown, done=self.step) as bar:
-            while self.step < total and not self.choice.made:
+            while self.step < total and not self.stopping.should_stop:
                 loss = self.loss(self.epsilons[-1])
                 for batch in self.stream.batches(self.epoch, self.step % steps):
                     self._train(batch, loss)
@@ -183,12 +185,12 @@ class StreamedTraining:
                         self._diverged()
                         return
                     if self.step % steps == 0:
-                        self._judge()
+                        self._score()
                     bar.set_postfix_str(self._summary(), refresh=False)
                     if due and file is not None:
                         self._save(file, about)
                         saved = time.monotonic()
-        if self.choice.best is None:
+        if self.stopping.best is None:
             self._diverged()
         if file is not None:
             self._save(file, about)
@@ -228,18 +230,18 @@ class StreamedTraining:
         self._pending = []
         return bool(mean[-1] > 0)
 
-    def _judge(self) -> None:
+    def _score(self) -> None:
         self.model.eval()
         with torch.no_grad(), self.average.in_place():
-            predicted = self.judge.predict(self.model)
-        score, tau2 = self.judge.score(predicted)
-        self.choice.consider(self, score, predicted)
+            predicted = self.held_out.predict(self.model)
+        score, tau2 = self.held_out.score(predicted)
+        self.stopping.update(self, score, predicted)
         if self.follows and math.isfinite(tau2):
             self.epsilon = tau2
         self.epsilons.append(self.epsilon)
 
     def _diverged(self) -> None:
-        if self.choice.best is None:
+        if self.stopping.best is None:
             raise DivergedError(
                 "no prediction was finite after a whole epoch: choose a smaller learning rate; "
                 f"found {self.learning_rate:g}"
@@ -247,12 +249,12 @@ class StreamedTraining:
 
     def _summary(self) -> str:
         words = [f"loss {self.losses[-1]:.3f}"]
-        if self.choice.scores:
-            words.append(f"held out {self.choice.scores[-1]:.4f}")
+        if self.stopping.scores:
+            words.append(f"held out {self.stopping.scores[-1]:.4f}")
         return ", ".join(words)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the training depends on.
+        """Return everything that the rest of the training depends on.
 
         The position in the data is the step: what it reads follows from that and the seed.
         """
@@ -261,7 +263,7 @@ class StreamedTraining:
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "averages": self.average.averages,
-            "choice": self.choice.state_dict(),
+            "choice": self.stopping.state_dict(),
             "losses": list(self.losses),
             "epsilons": list(self.epsilons),
             "draws": torch.get_rng_state(),
@@ -269,13 +271,13 @@ class StreamedTraining:
         return copy.deepcopy(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` was taken."""
+        """Resume from where :meth:`state_dict` was taken."""
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         for average, own in zip(self.average.averages, state["averages"], strict=True):
             average.copy_(own)
-        vars(self.choice).update(state["choice"])
+        self.stopping.load_state_dict(state["choice"])
         self.losses, self.epsilons = list(state["losses"]), list(state["epsilons"])
         self.epsilon = self.epsilons[-1]
         torch.set_rng_state(state["draws"])
@@ -286,7 +288,7 @@ class StreamedTraining:
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state of a streamed training, and what was written with it.
+    """Return the state of a streamed training, and the content that was saved with it.
 
     Raises:
         ValueError: The file is no such checkpoint.

@@ -16,9 +16,10 @@ from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
 from biv.training.checkpoint import CheckpointFile, load_checkpoint
 from biv.training.compute import HERE, PLAIN, Compute
-from biv.training.data import Member, Schedule
+from biv.training.data import Member
 from biv.training.history import History
 from biv.training.loop import Loop
+from biv.training.schedule import Schedule
 from biv.training.stack import Factory, Stack
 
 UNUSUAL = 100.0  # a variance of labels, or one over it, beyond which somebody forgot to scale them
@@ -28,8 +29,8 @@ class Trained(NamedTuple):
     """A member after its training, as :func:`train_stack` returns it.
 
     Attributes:
-        module: Its network.
-        history: Its curves.
+        module: Trained network.
+        history: Curves of the training.
     """
 
     module: nn.Module
@@ -54,11 +55,11 @@ def train_stack(
         model: Makes a network from a generator, such as ``biv.models.MLP(features=19)``.
         members: Data, loss, learning rate and seed of each.
         schedule: Epochs, batches, tests and optimiser of all.
-        checkpoint: A file to go on from, if it is there, and to save to at the end of an epoch, now
-            and then and when interrupted (Ctrl-C); what is resumed ends to the bit as if it had not
-            been interrupted. More epochs may be asked for than when it was begun; anything else
-            that differs is an error. A kill loses what came after the last save.
-        checkpoint_seconds: How often to save.
+        checkpoint: File to resume from, if it exists, and to save to: every `checkpoint_seconds` at
+            the end of an epoch, and when interrupted (Ctrl-C). A resumed training ends to the bit
+            as if it had not been interrupted. More epochs may be asked for than at the beginning;
+            anything else that differs is an error. A kill loses what came after the last save.
+        checkpoint_seconds: Seconds between two saves.
         progress: Whether to show a bar on a terminal, after two seconds.
 
     Returns:
@@ -120,7 +121,7 @@ def train_module(
         checkpoint: As in :func:`train_stack`, but that it brings its own parameters, and that
             micro-batches may differ. On a CPU, with as many threads, what is resumed ends
             to the bit as if it had not been interrupted.
-        checkpoint_seconds: How often to save, at the ends of epochs.
+        checkpoint_seconds: Seconds between two saves, at the ends of epochs.
         progress: Whether to show a bar on a terminal, after two seconds.
 
     Example:

@@ -35,25 +35,25 @@ def fitted_regressor(
         held_out: Rows that it has not learned from; ``out_of_fold_`` is of these.
         settings: Settings of the training.
     """
-    choice, encoding, scalers = training.choice, plan.encoding, [plan.encoding.labels]
+    stopping, encoding, scalers = training.stopping, plan.encoding, [plan.encoding.labels]
     module = plan.network(torch.Generator())
-    module.load_state_dict(choice.best)
+    module.load_state_dict(stopping.best)
     bars = None if held_out.variance is None else ErrorBars(held_out.variance[:, None], "y_var")
     fill = None if encoding.unknown is None or bars is None else np.array([encoding.unknown])
     labels = TrainingLabels.of(held_out.y[:, None], bars, held_out.weight, fill)
-    diagnostics = labels.diagnose(raw(scalers, choice.predicted.double().numpy()))
+    diagnostics = labels.diagnose(raw(scalers, stopping.predicted.double().numpy()))
     if bars is not None:  # of the whole table, of which the rows held out are a part
         size = survey.labels.effective_sample_size(max(diagnostics.tau2[0], TINY))
         diagnostics = diagnostics._replace(effective_sample_size=size)
     ensemble = CrossFit(
         [module.eval()],
-        choice.epoch,
-        np.array(choice.scores),
-        choice.predicted,
+        stopping.epoch,
+        np.array(stopping.scores),
+        stopping.predicted,
         diagnostics.tau2[0] / encoding.labels.std**2,
     )
     tuned = "epsilon" in registry.get(settings.loss).tuned and bars is not None
-    epsilon = training.epsilons[choice.epoch - 1] if tuned else None
+    epsilon = training.epsilons[stopping.epoch - 1] if tuned else None
     part = FittedPart(encoding.features, scalers, plan.network, ensemble, diagnostics, epsilon)
     regressor = BIVRegressor(  # fitted again in memory, it would be an ensemble
         loss=settings.loss,

@@ -29,20 +29,20 @@ FEWEST_PILOT_ROWS = 64
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How a table in pieces is learned from.
+    """How a network is trained on a table in pieces.
 
     Attributes:
         loss: Name of a loss of :mod:`biv.losses.registry`.
         epsilon: "auto": .05 in the first epoch, then the τ² of the rows held out, after every one;
             or a number in units of the label variance.
-        threshold: Of "cutoff", in squared units of y; None takes the mean of the variances.
-        max_epochs: Passes over the rows at most.
-        patience: Epochs without a score better by 1 % before it stops.
-        batch_size: Rows a step, of all processes together.
-        learning_rate: Of AdamW; None is the estimator's own.
+        threshold: Cutoff in squared units of y; None takes the mean of the variances.
+        max_epochs: Largest number of passes over the rows.
+        patience: Number of epochs without a score better by 1 % after which training stops.
+        batch_size: Rows per step, of all processes together.
+        learning_rate: Learning rate of AdamW; None takes that of the estimator.
         unknown_variance: "raise" or "median".
-        shards: That the row groups are dealt to; None is as many as processes share evenly.
-        seed: Of all that is drawn.
+        shards: Number of shards of the row groups; None takes as many as processes share evenly.
+        seed: Seed of everything random.
     """
 
     loss: str = "biv"

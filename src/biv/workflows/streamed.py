@@ -35,7 +35,7 @@ from biv.training.checkpoint import require_like
 from biv.training.held_out import warn_if_negative
 from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
-from biv.training.streamed import INCOMPLETE, Judge, StreamedTraining, read_checkpoint
+from biv.training.streamed import INCOMPLETE, HeldOutRows, StreamedTraining, read_checkpoint
 from biv.workflows.checks import column_remarks, refuse_copies
 from biv.workflows.evidence import Evidence
 from biv.workflows.model_folder import ModelFolder, peak_memory, summary
@@ -73,25 +73,25 @@ def train_streamed(
     most, are held out to choose the epoch by and to estimate the model's own error.
 
     Args:
-        folder: For the model; until it is finished it holds a checkpoint, that the same call goes
-            on from. Only the first process reads and writes it.
+        folder: Folder of the model; until it is finished it holds a checkpoint, which the same
+            call resumes from. Only the first process reads and writes it.
         paths: Parquet files, and folders of them, that every process can read.
         target: Where the labels are.
-        settings: Of the training.
+        settings: Settings of the training.
         ranks: This process, and those that it trains with.
         features: Columns to learn from; None for all that `target` does not name.
         ignore: Columns to leave out.
         keep: Columns to learn from even if they look like identifiers, as those that `features`
             names, or like copies of the label.
-        categories: Columns whose numbers are names.
+        categories: Numeric columns to treat as categories (for example, post codes).
         force: Whether to replace a finished model, or an unfinished training of other rows or
             settings.
-        threads: Of this process.
-        checkpoint_seconds: How often to save.
-        say: Is told what is being done, by the first process.
+        threads: Number of threads of this process.
+        checkpoint_seconds: Seconds between two saves.
+        say: Called by the first process with what is being done.
         progress: Whether it shows a bar on a terminal.
-        comparison: Is kept beside the model, for its report.
-        command: That it is trained by, likewise.
+        comparison: Comparison of methods that the model's report shows.
+        command: Command that trained the model, for its report.
 
     Returns:
         The model, on the first process.
@@ -229,7 +229,7 @@ def _training(
         plan.network(torch.Generator().manual_seed(settings.seed)),
         _losses(settings, surveyed.survey, encoding, ranks, noisy=noisy),
         stream,
-        Judge(encoding(surveyed.held_out), ranks),
+        HeldOutRows(encoding(surveyed.held_out), ranks),
         Schedule(
             epochs=settings.max_epochs,
             batch_size=settings.batch_size,
@@ -248,12 +248,12 @@ def _training(
 
 
 def _warn_about_epochs(training: StreamedTraining, settings: StreamSettings) -> None:
-    if training.choice.epoch == settings.max_epochs:
+    if training.stopping.epoch == settings.max_epochs:
         warn(
             f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
             "may become better"
         )
-    warn_if_negative(min(training.choice.scores))
+    warn_if_negative(min(training.stopping.scores))
 
 
 def _finished(
