@@ -341,7 +341,7 @@ def test_the_meaning_of_columns_goes_through_json(tmp_path):
     import json
 
     table = LabelledTable.read(write(tmp_path / "a.csv"), Target("y", std="err"))
-    again = Schema.from_told(json.loads(json.dumps(table.schema.told())))
+    again = Schema.from_json(json.loads(json.dumps(table.schema.to_json())))
     assert again == table.schema
     assert [c.kind for c in again.columns] == ["category", "number", "truth", "category", "date"]
     part = next(Files(tmp_path / "a.csv").parts())

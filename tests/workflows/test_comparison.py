@@ -11,7 +11,8 @@ from biv.metrics import Score
 from biv.report import comparison as report
 from biv.tables import LabelledTable, Target
 from biv.workflows import compare, comparison
-from biv.workflows.comparison import Compared, Comparison, Effect
+from biv.workflows.comparison import MethodComparison, MethodResult
+from biv.workflows.comparison_record import Effect
 from biv.workflows.methods import BIV, L2, SHUFFLED, Rows, methods
 
 
@@ -49,8 +50,10 @@ def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch)
         "Use the error bars: with them the networks' error is "
     )
     assert found.gain.low < found.gain.value < found.gain.high
-    assert json.loads(json.dumps(found.told(), allow_nan=False))["use_error_bars"] is True
-    assert f"| {L2} " in report.text(found)
+    assert (
+        json.loads(json.dumps(found.record().to_json(), allow_nan=False))["use_error_bars"] is True
+    )
+    assert f"| {L2} " in report.text(found.record())
     other = compare(table(tmp_path, honest=False), folds=3)
     assert other.useful is not True
     assert "Use the error bars:" not in other.recommendation()
@@ -107,7 +110,7 @@ def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_pa
     assert found.as_good(by_name["trees"])
     if errors[BIV] == 0.9:
         assert not found.as_good(by_name[BIV])
-        assert report.text(found).count(" *") >= 2
+        assert report.text(found.record()).count(" *") >= 2
 
 
 def test_effects_are_shares_and_the_control_is_never_the_best(tmp_path, monkeypatch):
@@ -158,7 +161,7 @@ def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, mon
     plain = compare(related, weighted=False)
     assert plain.alike is None
     assert plain.useful is False
-    assert "All labels count alike" in report.text(plain).replace("\n", " ")
+    assert "All labels count alike" in report.text(plain.record()).replace("\n", " ")
     better = good_below | {BIV: half(0.05, 0.05)}
     monkeypatch.setattr(comparison, "methods", lambda: better)
     agreed = compare(related)
@@ -177,7 +180,7 @@ def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):
     found = compare(table(tmp_path), rows=100, folds=4, seed=5)
     assert (found.rows, found.rows_in_all) == (100, 240)
     assert sorted(seen) == sorted([(75, 25, 5 + fold) for fold in range(4)] * 3)
-    assert "100 of 240 rows" in report.text(found).replace("\n", " ")
+    assert "100 of 240 rows" in report.text(found.record()).replace("\n", " ")
 
 
 def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
@@ -188,7 +191,7 @@ def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "methods", lambda: known | {"other": fails})
     found = compare(table(tmp_path))
     assert found.failed == {"other": "not today"}
-    assert "other has no answer here: not today" in report.text(found)
+    assert "other has no answer here: not today" in report.text(found.record())
     monkeypatch.setattr(comparison, "methods", lambda: known | {L2: fails})
     with pytest.raises(ValueError, match="L2 has no answer here: not today"):
         compare(table(tmp_path))
@@ -303,8 +306,8 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
     assert found.unknown_variance == np.nanmedian(unknown)
     assert all(np.isfinite(variance).all() for variance in seen)
     assert sum((v == found.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
-    assert found.told()["unknown_variance"] == found.unknown_variance
-    text = report.text(found).replace("\n", " ")
+    assert found.record().to_json()["unknown_variance"] == found.unknown_variance
+    text = report.text(found.record()).replace("\n", " ")
     assert "50 of the rows in all have no error bar: their σ² was taken to be" in text
     assert compare(rows).unknown_variance is None
 
@@ -356,13 +359,13 @@ def test_an_effect_in_words():
     assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%) lower"
     assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
     score = Score(1.0, 0.1)
-    alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
-    best = Compared("LightGBM", score, Score(0.0, 0.0), 1.0, "")
-    biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
+    alike = MethodResult("a", score, Score(0.1, 0.06), 1.0, "")
+    best = MethodResult("LightGBM", score, Score(0.0, 0.0), 1.0, "")
+    biv = MethodResult(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
+    found = MethodComparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
     assert found.as_good(alike)
-    assert not found.as_good(Compared("a", score, Score(0.1, 0.05), 1.0, ""))
+    assert not found.as_good(MethodResult("a", score, Score(0.1, 0.05), 1.0, ""))
     assert found.recommendation().endswith(
         "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
         "it. Close to it, and not shown to be worse: a."
@@ -371,16 +374,16 @@ def test_an_effect_in_words():
 
 def test_an_error_far_above_the_best_is_no_equal_of_it():
     """However wide the interval is of the difference between them."""
-    best = Compared(BIV, Score(0.082, 0.03), Score(0.0, 0.0), 1.0, "")
-    far = Compared("linear", Score(0.726, 0.4), Score(0.644, 0.39), 1.0, "")
+    best = MethodResult(BIV, Score(0.082, 0.03), Score(0.0, 0.0), 1.0, "")
+    far = MethodResult("linear", Score(0.726, 0.4), Score(0.644, 0.39), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
+    found = MethodComparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
     assert not far.shown_worse
     assert not found.as_good(far)
     assert "not shown to be worse" not in found.recommendation()
     assert "too few to be sure: linear (0.726 of the label variance)." in found.recommendation()
-    assert [m["as_good_as_best"] for m in found.told()["methods"]] == [True, False]
-    assert " *" not in report.text(found).replace("* is beyond", "")
+    assert [m["as_good_as_best"] for m in found.record().to_json()["methods"]] == [True, False]
+    assert " *" not in report.text(found.record()).replace("* is beyond", "")
 
 
 def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypatch):
@@ -397,7 +400,7 @@ def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypat
         errors = [m.mse.value for m in found.methods]
         reordered += errors != sorted(errors)
     assert reordered  # otherwise this test would not see the difference
-    assert "in the order of their differences" in " ".join(report.text(found).split())
+    assert "in the order of their differences" in " ".join(report.text(found.record()).split())
 
 
 def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
@@ -416,18 +419,21 @@ def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
     assert found.recommendation().startswith(
         "Nothing follows from these errors: --target-std seems"
     )
-    assert found.told()["finding"]["kind"] == "misread"
+    assert found.record().to_json()["finding"]["kind"] == "misread"
     right = compare(LabelledTable.read(path, Target("y", variance="s")), folds=2)
     assert right.useful is True
-    assert "Finding" not in report.text(right)
+    assert right.finding.kind == "consistent"
+    assert "Finding about the error bars: the residuals of rows left out agree" in " ".join(
+        report.text(right.record()).split()
+    )
 
 
 def test_of_few_rows_there_is_no_recommendation():
-    best = Compared(BIV, Score(0.1, 0.01), Score(0.0, 0.0), 1.0, "")
-    other = Compared(L2, Score(0.4, 0.01), Score(0.3, 0.01), 1.0, "")
+    best = MethodResult(BIV, Score(0.1, 0.01), Score(0.0, 0.0), 1.0, "")
+    other = MethodResult(L2, Score(0.4, 0.01), Score(0.3, 0.01), 1.0, "")
     lower = Effect(0.7, 0.6, 0.8)
     few, enough = (
-        Comparison(rows, rows, 0, 2, 1.0, [best, other], {}, lower, lower, True, 0.0)
+        MethodComparison(rows, rows, 0, 2, 1.0, [best, other], {}, lower, lower, True, 0.0)
         for rows in (99, 100)
     )
     assert (few.useful, enough.useful) == (None, True)

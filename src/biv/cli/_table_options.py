@@ -327,9 +327,9 @@ def written(
             return page
 
 
-def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:
-    """The result, for a machine or for a person."""
+def show(options: argparse.Namespace, printed: Mapping[str, Any], text: str) -> None:
+    """Print the result, as JSON or as text."""
     if options.json:
-        print(json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(printed, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         print(text)

@@ -7,7 +7,8 @@ so that they cannot contradict each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -95,11 +96,17 @@ class ErrorBarWarning(UserWarning):
     """A fit has found something about its error bars that should be looked at."""
 
 
-class FindingTold(TypedDict):
-    """A finding as JSON has it."""
+@dataclass(frozen=True, kw_only=True)
+class FindingRecord:
+    """A finding as files and reports keep it: its kind and its sentence."""
 
     kind: str
     text: str
+
+    @property
+    def voids_scores(self) -> bool:
+        """Whether scores that rest on these error bars mean nothing."""
+        return self.kind in VOIDING
 
 
 class Finding(NamedTuple):
@@ -129,9 +136,9 @@ class Finding(NamedTuple):
             return self.factor.low > FAR_OFF or self.factor.high < 1 / FAR_OFF
         return self.kind not in SILENT
 
-    def told(self) -> FindingTold:
-        """As JSON has it."""
-        return {"kind": self.kind, "text": self.text}
+    def record(self) -> FindingRecord:
+        """Return the finding as files and reports keep it."""
+        return FindingRecord(kind=self.kind, text=self.text)
 
 
 def judge(

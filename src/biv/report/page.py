@@ -306,7 +306,7 @@ class Page:
             for section in self.sections
         )
         more = "".join(f"<p>{escape(clean(words))}</p>" for words in self.answers)
-        data = {chart.key: chart.told() for chart in self.charts()}
+        data = {chart.key: chart.to_json() for chart in self.charts()}
         body = "".join(part.html() for part in self.parts)
         body += "".join(section.html() for section in self.sections)
         charts = _json(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -363,11 +363,11 @@ class Schema:
         """The same as a pandas frame."""
         return require_pandas().DataFrame(self(part))
 
-    def told(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {"columns": [asdict(c) for c in self.columns], "ignored": dict(self.ignored)}
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return dict(typed_json.to_json(self))
 
     @classmethod
-    def from_told(cls, told: Mapping[str, Any]) -> Schema:
-        """Back from JSON."""
-        return typed_json.convert(told, cls)
+    def from_json(cls, content: Mapping[str, Any]) -> Schema:
+        """Return the schema that JSON describes."""
+        return typed_json.convert(content, cls)

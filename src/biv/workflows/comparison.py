@@ -16,14 +16,14 @@ from biv._utils import validation
 from biv._utils.pages import named
 from biv.estimator import error_bars
 from biv.estimator.error_bars import ErrorBars, is_impossible
-from biv.estimator.findings import FEWEST_JUDGED, TOO_LARGE, VOIDING, FindingTold
-from biv.estimator.model_file import plain
+from biv.estimator.findings import FEWEST_JUDGED, TOO_LARGE, FindingRecord
 from biv.estimator.regressor import UNKNOWN
 from biv.losses.weights import inverse_variance_weights
 from biv.metrics import Score
 from biv.tables import LabelledTable
 from biv.workflows.checks import require_learnable
-from biv.workflows.evidence import Evidence, Judged
+from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
+from biv.workflows.evidence import Judged, TableEvidence
 from biv.workflows.inspection import QuickFit, examine
 from biv.workflows.methods import BIV, BLIND, L2, SHUFFLED, Rows, estimated_variance, methods
 from biv.workflows.relation import goes_with_label, label_correlation
@@ -38,24 +38,8 @@ CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label varian
 FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has no answer here
 
 
-class Effect(NamedTuple):
-    """How much lower one error is than another, as a share of the other, with a 95 % interval.
-
-    An error to the true labels that is not even one standard error above 0 counts as so much.
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        if self.value < 0:
-            return f"{-self.value:.1%} ({-self.high:.1%} to {-self.low:.1%}) higher"
-        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%}) lower"
-
-
 @dataclass(frozen=True)
-class Compared:
+class MethodResult:
     """One method.
 
     Attributes:
@@ -79,7 +63,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """Methods, the best first, and what follows from them.
 
     The order is that of the paired differences, which vary less than the errors and weigh labels by
@@ -109,7 +93,7 @@ class Comparison:
     unknown: int
     folds: int
     label_variance: float
-    methods: list[Compared]
+    methods: list[MethodResult]
     failed: dict[str, str]
     gain: Effect
     control: Effect
@@ -117,15 +101,15 @@ class Comparison:
     correlation: float
     alike: Effect | None = None
     target: str = ""
-    evidence: Evidence | None = None
+    evidence: TableEvidence | None = None
     unknown_variance: float | None = None
 
     @property
-    def best(self) -> Compared:
+    def best(self) -> MethodResult:
         """The best of the methods that may be used; the control is none of them."""
         return next(method for method in self.methods if method.name != SHUFFLED)
 
-    def as_good(self, method: Compared) -> bool:
+    def as_good(self, method: MethodResult) -> bool:
         """Whether a method may be used instead of the best: not shown to be worse, and close to it.
 
         An error far above the lowest one is no equal because the rows are too few to be sure.
@@ -134,7 +118,7 @@ class Comparison:
         return not method.shown_worse and method.to_best.value <= close
 
     @property
-    def finding(self) -> FindingTold | None:
+    def finding(self) -> FindingRecord | None:
         """What the residuals of rows left out say about the error bars."""
         return None if self.evidence is None else self.evidence.finding
 
@@ -153,8 +137,9 @@ class Comparison:
 
         Error bars of other rows leave the comparison valid: that they do not help is its result.
         """
-        if self.finding is not None and self.finding["kind"] in VOIDING - {"nothing"}:
-            return self.finding["text"]
+        finding = self.finding
+        if finding is not None and finding.voids_scores and finding.kind != "nothing":
+            return finding.text
         if any(is_impossible(*method.mse) for method in self.methods):
             return TOO_LARGE + named("error-bars")
         return ""
@@ -237,45 +222,41 @@ class Comparison:
             text += f" Far above it, though these rows are too few to be sure: {errors}."
         return text
 
-    def told(self) -> dict[str, Any]:
-        """In what JSON has."""
-        rows = [
-            {
-                "method": m.name,
-                "mse": m.mse.value,
-                "mse_stderr": m.mse.stderr,
-                "mse_over_label_variance": m.mse.value / self.label_variance,
-                "above_best": m.to_best.value,
-                "above_best_stderr": m.to_best.stderr,
-                "as_good_as_best": self.as_good(m),
-                "shown_worse_than_best": m.shown_worse,
-                "seconds": m.seconds,
-                "chosen": m.chosen,
-            }
-            for m in self.methods
-        ]
-        return dict(
-            plain(
-                {
-                    "target": self.target,
-                    "rows": self.rows,
-                    "rows_in_all": self.rows_in_all,
-                    "rows_of_unknown_variance": self.unknown,
-                    "unknown_variance": self.unknown_variance,
-                    "folds": self.folds,
-                    "label_variance": self.label_variance,
-                    "methods": rows,
-                    "failed": self.failed,
-                    "gain": self.gain._asdict(),
-                    "control": self.control._asdict(),
-                    "weighted_scores": self.weighted,
-                    "rank_correlation_with_label": self.correlation,
-                    "gain_all_labels_alike": None if self.alike is None else self.alike._asdict(),
-                    "finding": self.finding,
-                    "use_error_bars": self.useful,
-                    "recommendation": self.recommendation(),
-                }
-            )
+    def record(self) -> ComparisonRecord:
+        """Return it as files and reports keep it."""
+        scale = self.label_variance
+        return ComparisonRecord(
+            target=self.target,
+            rows=self.rows,
+            rows_in_all=self.rows_in_all,
+            rows_of_unknown_variance=self.unknown,
+            unknown_variance=self.unknown_variance,
+            folds=self.folds,
+            label_variance=scale,
+            methods=[
+                MethodRecord(
+                    method=m.name,
+                    mse=m.mse.value,
+                    mse_stderr=m.mse.stderr,
+                    mse_over_label_variance=m.mse.value / scale,
+                    above_best=m.to_best.value,
+                    above_best_stderr=m.to_best.stderr,
+                    as_good_as_best=self.as_good(m),
+                    shown_worse_than_best=m.shown_worse,
+                    seconds=m.seconds,
+                    chosen=m.chosen,
+                )
+                for m in self.methods
+            ],
+            failed=self.failed,
+            gain=self.gain,
+            control=self.control,
+            weighted_scores=self.weighted,
+            rank_correlation_with_label=self.correlation,
+            gain_all_labels_alike=self.alike,
+            finding=self.finding,
+            use_error_bars=self.useful,
+            recommendation=self.recommendation(),
         )
 
 
@@ -299,7 +280,7 @@ def compare(
     seed: int = 0,
     jobs: int = 1,
     after_task: Callable[[], object] = lambda: None,
-) -> Comparison:
+) -> MethodComparison:
     """Cross-validate all methods on the same folds, and score them against the noisy labels.
 
     The scores are noise-corrected (:func:`biv.metrics.noise_corrected_mse`), with one ε for all
@@ -309,7 +290,7 @@ def compare(
 
     Args:
         table: With error bars; rows where that is infinite, or the weight 0, are left out, as they
-            are from :meth:`ModelFolder.train`.
+            are from :func:`train_folder`.
         folds: Of the cross-validation.
         rows: Compare on so many at most, drawn by lot; None for all.
         weighted: Whether reliable labels count more in the scores, which are less noisy then, but
@@ -369,14 +350,14 @@ def compare(
     if weighted and goes_with_label(data.y, data.variance):
         all_alike = _Scores(data, parts, predictions, weighted=False)
         alike = _effect(all_alike.difference(L2, BIV), label_variance)
-    return Comparison(
+    return MethodComparison(
         len(data.y),
         len(table),
         int(np.isnan(table.variance).sum()),
         folds,
         label_variance,
         [
-            Compared(n, scores.mse[n], scores.difference(n, best), seconds[n], chosen[n])
+            MethodResult(n, scores.mse[n], scores.difference(n, best), seconds[n], chosen[n])
             for n in ranked
         ],
         failed,
@@ -407,7 +388,7 @@ def _evidence(
     predicted: Floats,
     label_variance: float,
     seed: int,
-) -> Evidence:
+) -> TableEvidence:
     """Of BIV's predictions for rows that were left out."""
     y, variance = data.y, data.variance
     tau2 = metrics.residual_variance(predicted, y, variance)
@@ -417,7 +398,7 @@ def _evidence(
         interval = (factor - INTERVAL * stderr, factor + INTERVAL * stderr)
     fit = QuickFit(len(places), tau2, tau2, float("nan"), factor, interval, places, predicted)
     std = np.full(len(places), np.sqrt(tau2))
-    return Evidence.of(
+    return TableEvidence.of(
         table,
         Judged(places, predicted, std, variance),
         label_variance=label_variance,

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
+from biv._utils import typed_json
 from biv._utils.messages import shortened
 from biv._utils.rank_correlation import ranks
 from biv.estimator import findings
-from biv.estimator.findings import Finding
-from biv.estimator.model_file import plain
+from biv.estimator.findings import Finding, FindingRecord
 from biv.estimator.regressor import BIVRegressor
 from biv.losses.weights import effective_batch_size, inverse_variance_weights
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables import LabelledTable
+from biv.tables.schema import Schema
 from biv.workflows.checks import require_learnable
+from biv.workflows.evidence_parts import QUANTILES, RemarkRecord, worth_of_weights
 from biv.workflows.relation import RELATED, label_correlation
 from biv.workflows.scores import r2_scores
 
@@ -28,7 +30,6 @@ Floats = npt.NDArray[np.float64]
 
 FITTED_ROWS = 20_000  # at most, for the quick fit
 QUICK_EPOCHS, QUICK_FOLDS = 25, 4
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 HUGE = 100.0  # times the label variance: such a label says next to nothing
 COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
 FAR_OFF = 5.0  # standard deviations
@@ -111,31 +112,70 @@ class Inspection:
         """By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated."""
         return 1 - 1 / self.worth
 
-    def told(self) -> dict[str, Any]:
-        """In what JSON has, without the rows."""
-        fit = {k: v for k, v in asdict(self.fit).items() if k not in ("places", "predicted")}
-        relative = self.fit.epsilon / self.label_variance
-        return dict(
-            plain(
-                {
-                    "files": {str(path): count for path, count in self.table.files.items()},
-                    "rows": len(self.table),
-                    "rows_without_label": self.table.unlabelled,
-                    "columns": self.table.schema.told(),
-                    "label_mean": float(np.mean(self.table.y)),
-                    "noisy_label_variance": float(np.var(self.table.y)),
-                    "label_variance": self.label_variance,
-                    "variance_quantiles": {f"{q:g}": v for q, v in self.quantiles.items()},
-                    "effective_sample_size": self.effective_sample_size,
-                    "quick_fit": fit,
-                    "expected_variance_reduction": self.gain,
-                    "suggested_epsilon": relative,
-                    "suggested_epsilon_absolute": self.fit.epsilon,
-                    "finding": self.finding.told(),
-                    "remarks": [remark._asdict() for remark in self.remarks],
-                }
-            )
+    def remark_records(self) -> list[RemarkRecord]:
+        """Return the remarks as files and reports keep them."""
+        return [RemarkRecord(kind=r.kind, text=r.text, rows=r.rows) for r in self.remarks]
+
+    def record(self) -> InspectionRecord:
+        """Return it as `biv inspect --json` prints it, without the rows."""
+        names = [own.name for own in fields(QuickFitRecord)]
+        return InspectionRecord(
+            files={str(path): count for path, count in self.table.files.items()},
+            rows=len(self.table),
+            rows_without_label=self.table.unlabelled,
+            columns=self.table.schema,
+            label_mean=float(np.mean(self.table.y)),
+            noisy_label_variance=float(np.var(self.table.y)),
+            label_variance=self.label_variance,
+            variance_quantiles={f"{q:g}": v for q, v in self.quantiles.items()},
+            effective_sample_size=self.effective_sample_size,
+            quick_fit=QuickFitRecord(**{name: getattr(self.fit, name) for name in names}),
+            expected_variance_reduction=self.gain,
+            suggested_epsilon=self.fit.epsilon / self.label_variance,
+            suggested_epsilon_absolute=self.fit.epsilon,
+            finding=self.finding.record(),
+            remarks=self.remark_records(),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickFitRecord:
+    """The numbers of a :class:`QuickFit`, without its rows."""
+
+    rows: int
+    tau2: float
+    epsilon: float
+    r2: float
+    variance_factor: float | None
+    variance_factor_interval: tuple[float, float] | None
+    r2_stderr: float
+    r2_alike: float
+    r2_alike_stderr: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionRecord:
+    """What `biv inspect --json` prints; see :class:`Inspection`."""
+
+    files: dict[str, int]
+    rows: int
+    rows_without_label: int
+    columns: Schema
+    label_mean: float
+    noisy_label_variance: float
+    label_variance: float
+    variance_quantiles: dict[str, float]
+    effective_sample_size: float
+    quick_fit: QuickFitRecord
+    expected_variance_reduction: float
+    suggested_epsilon: float
+    suggested_epsilon_absolute: float
+    finding: FindingRecord
+    remarks: list[RemarkRecord]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `biv inspect --json` prints it."""
+        return dict(typed_json.to_json(self))
 
 
 def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> Inspection:
@@ -212,20 +252,6 @@ def examine(
         remarks,
         _finding(table, fit, names, calibrated=calibrated),
     )
-
-
-def worth_of_weights(noise: Floats) -> float:
-    """The mean over the harmonic mean: how much larger a variance is without weights than with.
-
-    Of labels with these noise variances, whose mean, say, is taken. 1 if they are all alike, +inf
-    if one has no noise at all.
-
-    Example:
-        >>> worth_of_weights(np.array([1.0, 3.0]))
-        1.3333333333333333
-    """
-    with np.errstate(divide="ignore"):
-        return float(noise.mean() * np.mean(1 / noise))
 
 
 def sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:

@@ -44,9 +44,11 @@ from biv.training.machine import steady_machine
 from biv.training.ranks import Ranks
 from biv.training.streamed import INCOMPLETE, Judge, StreamedTraining, read_checkpoint
 from biv.workflows.checks import column_remarks, refuse_copies
-from biv.workflows.evidence import Evidence
-from biv.workflows.model_folder import ModelFolder, peak_memory, summary
+from biv.workflows.comparison_record import ComparisonRecord
+from biv.workflows.evidence import TableEvidence
+from biv.workflows.model_folder import ModelFolder
 from biv.workflows.room import UNFINISHED, held, require_free, require_room
+from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
 SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
 PILOT_ROWS = 8_192  # that the embedding is chosen on
@@ -102,7 +104,7 @@ def train_streamed(
     checkpoint_seconds: float = 60.0,
     say: Callable[[str], object] = lambda _: None,
     progress: bool = True,
-    comparison: Mapping[str, Any] | None = None,
+    comparison: ComparisonRecord | None = None,
     command: str | None = None,
 ) -> ModelFolder | None:
     """Train one network on Parquet files that are never wholly in memory, and write its folder.
@@ -176,7 +178,7 @@ def train_streamed(
             dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
         mine = [shard for shard in range(shards) if shard % ranks.size == ranks.rank]
         with typed_json.damaged(checkpoint, INCOMPLETE):
-            encoding = Encoding.from_told(plan["encoding"])
+            encoding = Encoding.from_json(plan["encoding"])
             recipe = typed_json.convert(plan["recipe"], MLP)
             learning_rate = typed_json.convert(plan["learning_rate"], float)
         learned = {group: own.learned for group, own in surveys.items()}
@@ -221,20 +223,8 @@ def train_streamed(
             )
         warn_if_negative(min(training.choice.scores))
         files = {path: _rows_of(table, path) for path in table.files.paths}
-        about = {
-            "command": command,
-            "files": {str(path): count for path, count in files.items()},
-            "rows": survey.rows,
-            "rows_without_label": survey.unlabelled,
-            "rows_held_out": len(held_out),
-            "processes": ranks.size,
-            "shards": shards,
-            "steps": training.step,
-            "settings": plain(asdict(settings) | {"calibrate_variance": False}),
-        }
         model = _regressor(training, encoding, recipe, survey, held_out, settings)
-        result = summary(model, held_out.y, held_out.variance, held_out.weight)
-        result |= _thinned(training.losses)
+        result = FitRecord.of(model, held_out.y, held_out.variance, held_out.weight)
         rows = LabelledTable(
             held_out.features,
             held_out.y,
@@ -246,14 +236,25 @@ def train_streamed(
             schema,
             target,
         )
-        evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
+        evidence = TableEvidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
         evidence = replace(evidence, rows=survey.rows)
-        result["finding"] = evidence.finding
-        about |= {
-            "result": result,
-            "seconds": time.perf_counter() - start,
-            "peak_memory_bytes": peak_memory(),
-        }
+        losses, steps = _thinned(training.losses)
+        about = TrainingRecord(
+            command=command,
+            files={str(path): count for path, count in files.items()},
+            rows=survey.rows,
+            rows_without_label=survey.unlabelled,
+            rows_held_out=len(held_out),
+            processes=ranks.size,
+            shards=shards,
+            steps=training.step,
+            settings=plain(asdict(settings) | {"calibrate_variance": False}),
+            result=replace(
+                result, train_loss=losses, train_loss_steps=steps, finding=evidence.finding
+            ),
+            seconds=time.perf_counter() - start,
+            peak_memory_bytes=peak_memory(),
+        )
         finished = ModelFolder(model, schema, target, about, evidence, comparison)
         finished.write(folder)
         return finished
@@ -348,11 +349,11 @@ def _tell_of_gaps(survey: Survey, target: Target) -> None:
         )
 
 
-def _thinned(losses: Sequence[float]) -> dict[str, Any]:
+def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
     """The loss of every step, or the mean of so many steps that there are not too many numbers."""
     every = -(-len(losses) // MOST_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
-    return {"train_loss": plain(means), "train_loss_steps": every}
+    return plain(means), every
 
 
 def _require_learnable(
@@ -407,7 +408,7 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
     own = plain(asdict(settings))
-    text = json.dumps([files, groups, schema.told(), asdict(target), own], sort_keys=True)
+    text = json.dumps([files, groups, schema.to_json(), asdict(target), own], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -430,7 +431,7 @@ def _begun(
     recipe, rate = _network(encoding, held_out, settings)
     return None, {
         "shards": shards,
-        "encoding": encoding.told(),
+        "encoding": encoding.to_json(),
         "recipe": asdict(recipe),
         "learning_rate": settings.learning_rate or rate,
     }
