@@ -286,7 +286,8 @@ def test_few_cells_make_no_identifier(tmp_path):
 def test_where_only_an_identifier_is_left_the_error_says_how_to_keep_it(tmp_path):
     path = with_texts(tmp_path / "a.csv")
     with pytest.raises(
-        ValueError, match=r"a column to learn from; found none; 'key' has 200 .*\(--keep key, in"
+        ValueError,
+        match=r"a column to learn from; found none; 'key' has 200 .*\(keep=\['key'\] keeps 'key'\)",
     ):
         LabelledTable.read(path, Target("y"), ignore=["town", "x"])
 
@@ -420,7 +421,7 @@ def test_hours(tmp_path):
         ([""], {"target": "y"}, "must begin with the names of its columns; found none"),
         (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 3"),
         (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 1"),
-        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or --category); found '1;5'"),
+        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or categories=['x']); found '1;5'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, lines, options, message):

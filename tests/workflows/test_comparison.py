@@ -297,7 +297,9 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
     rows = table(tmp_path)
     unknown = np.where(np.arange(240) < 50, np.nan, rows.variance)
     missing = replace(rows, variance=unknown)
-    with pytest.raises(ValueError, match="must have an error bar; .* --unknown-variance median"):
+    with pytest.raises(
+        ValueError, match="must have an error bar; .* unknown_variance='median' puts"
+    ):
         compare(missing)
     with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; found"):
         compare(missing, unknown="Median")

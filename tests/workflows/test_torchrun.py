@@ -290,7 +290,7 @@ def test_error_bars_of_zero_are_no_weights_of_iv(tmp_path):
     columns["v"][[3, 400]] = 0.0
     write(tmp_path / "t" / "a.parquet", columns)
     settings = StreamSettings(loss="iv", batch_size=60, max_epochs=1)
-    with pytest.raises(ValueError, match="2 error bars in column 'v' are 0, to which --loss iv"):
+    with pytest.raises(ValueError, match="2 error bars in column 'v' are 0, to which loss='iv'"):
         train(tmp_path / "t", tmp_path / "m", settings)
     assert not (tmp_path / "m").exists()
     train(tmp_path / "t", tmp_path / "m", StreamSettings(batch_size=60, max_epochs=1))
@@ -344,10 +344,12 @@ def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "model", checkpoint_seconds=0.0)
     other = StreamSettings(batch_size=50, max_epochs=1)
-    with pytest.raises(ValueError, match="unfinished training of other rows or settings: --force"):
+    with pytest.raises(
+        ValueError, match="unfinished training of other rows or settings: force=True"
+    ):
         train(table, tmp_path / "model", other)
     train(table, tmp_path / "model", other, force=True)
-    with pytest.raises(ValueError, match="holds a model already: --force replaces it"):
+    with pytest.raises(ValueError, match="holds a model already: force=True replaces it"):
         train(table, tmp_path / "model")
 
 

@@ -45,6 +45,7 @@ from biv._utils.messages import shortened
 from biv._utils.pages import helps_with, see
 from biv._utils.validation import describe
 from biv._utils.warnings import warn
+from biv._utils.wording import Message, Setting
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.estimator import error_bars, model_file
 from biv.estimator.fitted import Fitted, OwnNetwork, Part
@@ -371,8 +372,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = [part.ensemble for part in self._fitted.parts]
         if any(ensemble.epoch == self.max_epochs for ensemble in chosen):
             warn(
-                f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "
-                "larger learning_rate, it may become better",
+                Message(
+                    "the last of {epochs} epochs was the best: with more{rate} it may become "
+                    "better",
+                    epochs=Setting("max_epochs", self.max_epochs),
+                    rate=Message(", or a larger {rate},", rate=Setting("learning_rate")),
+                ),
                 ConvergenceWarning,
             )
         warn_if_negative(min(float(ensemble.scores.min()) for ensemble in chosen))

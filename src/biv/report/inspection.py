@@ -58,7 +58,7 @@ def text(seen: Inspection) -> str:
     )
     nothing = f"Nothing {'' if finding.kind in SILENT else 'else '}about them looks odd."
     lines += ["", "To look at:" if seen.remarks else nothing]
-    for sentence, rows in conclusions.remarks_in_words(seen.remark_records()):
+    for sentence, rows in conclusions.remarks_in_words([r.record() for r in seen.remarks]):
         lines.append(f"- {sentence}")
         if rows:
             lines.append(f"  {rows}")

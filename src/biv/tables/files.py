@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv._utils.messages import message_of, shortened
+from biv._utils.wording import Message
 
 ROWS, BLOCK = 50_000, 1 << 24  # of a part: rows of Parquet, bytes of CSV
 TEXT, PARQUET = (".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
@@ -91,8 +92,14 @@ class Part(NamedTuple):
             except (ValueError, OverflowError):  # a date that Python has no room for
                 found = cell.to_string(skip_new_lines=True).strip("[]")
             raise ValueError(
-                f"{self.path}, row {self.start + row + 1}, column {shortened(name)} must be "
-                f"{wanted}; found {shortened(found)}"
+                Message(
+                    "{path}, row {row}, column {name} must be {wanted}; found {found}",
+                    path=self.path,
+                    row=self.start + row + 1,
+                    name=shortened(name),
+                    wanted=wanted,
+                    found=shortened(found),
+                )
             )
 
 

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from biv import labels
 from biv._utils import validation
 from biv._utils.arrays import LARGEST
-from biv._utils.messages import in_shell, shortened
+from biv._utils.messages import shortened
 from biv._utils.pages import helps_with, see
 from biv._utils.rank_correlation import rank_correlation
 from biv._utils.warnings import warn
+from biv._utils.wording import Message, Setting
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables.dataset import Dataset
 from biv.tables.files import Files, Part, require_pandas
@@ -163,11 +164,19 @@ class Target:
         if around_zero:
             found = f"they look like − and + errors, on both sides of 0, and {found}"
         raise ValueError(
-            f"{source}: {' and '.join(names)} must be the ends of intervals that hold the labels; "
-            f"{found}. If they are distances from the label, add columns with the ends to the "
-            f"table, {label} minus the lower distance and {label} plus the upper one, "
-            "and name these, with --level 0.6827 for errors of one σ; or, in Python, let "
-            f"biv.labels.asymmetric make labels and variances of the distances{see('variance')}"
+            Message(
+                "{source}: {names} must be the ends of intervals that hold the labels; {found}. If "
+                "they are distances from the label, add columns with the ends to the table, "
+                "{label} minus the lower distance and {label} plus the upper one, and name these, "
+                "with {level} for errors of one σ; or, in Python, let biv.labels.asymmetric make "
+                "labels and variances of the distances{see}",
+                source=source,
+                names=" and ".join(names),
+                found=found,
+                label=label,
+                level=Setting("level", 0.6827),
+                see=see("variance"),
+            )
         )
 
     def weights(self, part: Part) -> Floats | None:
@@ -361,14 +370,21 @@ def require_columns(schema: Schema, files: Files) -> None:
         raise ValueError(f"{files} must have rows with cells to learn from; found none")
     if not schema.columns:
         name = next(iter(schema.identifiers), None)
-        hint = ""
+        hint: str = ""
         if name is not None:
-            own = shortened(name)
-            hint = f" (--keep {in_shell(name)}, in Python keep=[{own}], keeps {own})"
+            keep, quoted = Setting("keep", [name]), shortened(name)
+            hint = Message(" ({keep} keeps {quoted})", keep=keep, quoted=quoted)
         reasons = "".join(
             f"; {shortened(name)} has {schema.ignored[name]}" for name in schema.identifiers
         )
-        raise ValueError(f"{files} must have a column to learn from; found none{reasons}{hint}")
+        raise ValueError(
+            Message(
+                "{files} must have a column to learn from; found none{reasons}{hint}",
+                files=files,
+                reasons=reasons,
+                hint=hint,
+            )
+        )
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -446,7 +462,6 @@ def read_table(
     )
     if table.unlabelled:
         warn(f"{table.unlabelled} rows have no {shortened(target)} and were left out")
-    for name, reason in table.schema.ignored.items():
-        hint = f" (keep=[{shortened(name)}] keeps it)" if name in table.schema.identifiers else ""
-        warn(f"column {shortened(name)} was left out: {reason}{hint}")
+    for remark in table.schema.left_out():
+        warn(remark)
     return table.dataset()

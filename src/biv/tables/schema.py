@@ -11,6 +11,7 @@ import numpy as np
 
 from biv._utils import typed_json
 from biv._utils.messages import shortened
+from biv._utils.wording import Message, Setting
 from biv.preprocessing.leakage import is_identifier
 from biv.tables.files import (
     Files,
@@ -217,7 +218,11 @@ class Guess:
     def _remember(self, part: Part) -> None:
         if self.slip is None:
             try:
-                part.numbers(self.name, "a number, as nearly all others are (or --category)")
+                wanted = Message(
+                    "a number, as nearly all others are (or {category})",
+                    category=Setting("categories", [self.name]),
+                )
+                part.numbers(self.name, wanted)
             except ValueError as error:
                 self.slip = error
 
@@ -345,6 +350,19 @@ class Schema:
     def identifiers(self) -> list[str]:
         """Columns that were left out because they look like identifiers."""
         return [n for n, reason in self.ignored.items() if reason.endswith(LIKE_IDENTIFIERS)]
+
+    def left_out(self) -> Iterator[str]:
+        """Say of each column that was left out why, and how to keep it."""
+        for name, reason in self.ignored.items():
+            hint: str = ""
+            if name in self.identifiers:
+                hint = Message(" ({keep} keeps it)", keep=Setting("keep", [name]))
+            yield Message(
+                "column {name} was left out: {reason}{hint}",
+                name=shortened(name),
+                reason=reason,
+                hint=hint,
+            )
 
     def __call__(self, part: Part) -> dict[str, Any]:
         """The features of a part, column by column."""

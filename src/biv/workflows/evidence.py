@@ -5,7 +5,6 @@ A model folder keeps it beside the model, so that a report can be made when the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from biv._utils import typed_json
 from biv._utils.typed_json import Count, NonNegative, Positive
-from biv.estimator import findings
+from biv._utils.wording import OPTIONS, Wording
 from biv.estimator.findings import FindingRecord
 from biv.estimator.regressor import BIVRegressor
 from biv.tables import LabelledTable
@@ -100,7 +99,7 @@ class TableEvidence:
         table: LabelledTable,
         *,
         seed: int = 0,
-        names: Mapping[str, str] = findings.OPTIONS,
+        wording: Wording = OPTIONS,
     ) -> TableEvidence:
         """From a fit, by its predictions for rows that the networks making them had not seen.
 
@@ -108,7 +107,7 @@ class TableEvidence:
             model: Fitted on the table, or judged on it: ``out_of_fold_`` is of its rows.
             table: Of labels.
             seed: Of the rows that are judged, where there are many.
-            names: Of the options that the finding names.
+            wording: How its texts name settings.
         """
         places = sample(len(table), JUDGED, seed)
         known = model._fitted.new_variance(table.y, table.variance, None)
@@ -129,7 +128,7 @@ class TableEvidence:
                 predicted,
             )
             calibrated = model.calibrate_variance
-            seen = examine(table, fit, seed=seed, calibrated=calibrated, names=names)
+            seen = examine(table, fit, seed=seed, calibrated=calibrated)
         return cls.of(
             table,
             Judged(places, predicted, std, noise[places]),
@@ -137,6 +136,7 @@ class TableEvidence:
             tau2=tau2,
             epsilon=None if epsilon is None else float(epsilon),
             seen=seen,
+            wording=wording,
         )
 
     @classmethod
@@ -149,6 +149,7 @@ class TableEvidence:
         tau2: float,
         epsilon: float | None,
         seen: Inspection | None,
+        wording: Wording = OPTIONS,
     ) -> TableEvidence:
         """From a table and what a model says of rows that it has not learned from.
 
@@ -159,6 +160,7 @@ class TableEvidence:
             tau2: Of the model.
             epsilon: Of its loss.
             seen: What there is to say of the error bars; None without any.
+            wording: How its texts name settings.
         """
         used = np.isfinite(judged.variance) & np.isfinite(judged.predicted)
         places = judged.places[used]
@@ -201,8 +203,8 @@ class TableEvidence:
                 )
                 for k in np.argsort(-off, kind="stable")[:LOOKED_AT]
             ],
-            remarks=[] if seen is None else seen.remark_records(),
-            finding=None if seen is None else seen.finding.record(),
+            remarks=[] if seen is None else [remark.record(wording) for remark in seen.remarks],
+            finding=None if seen is None else seen.finding.record(wording),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from biv import metrics
 from biv._utils import typed_json
 from biv._utils.messages import shortened
 from biv._utils.rank_correlation import ranks
+from biv._utils.wording import OPTIONS, Message, Setting, Wording, worded
 from biv.estimator import findings
 from biv.estimator.findings import Finding, FindingRecord
 from biv.estimator.regressor import BIVRegressor
@@ -48,6 +49,10 @@ class Remark(NamedTuple):
     kind: str
     text: str
     rows: str = ""
+
+    def record(self, wording: Wording = OPTIONS) -> RemarkRecord:
+        """Return the remark as files and reports keep it, worded for the command."""
+        return RemarkRecord(kind=self.kind, text=worded(self.text, wording), rows=self.rows)
 
 
 @dataclass(frozen=True)
@@ -112,10 +117,6 @@ class Inspection:
         """By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated."""
         return 1 - 1 / self.worth
 
-    def remark_records(self) -> list[RemarkRecord]:
-        """Return the remarks as files and reports keep them."""
-        return [RemarkRecord(kind=r.kind, text=r.text, rows=r.rows) for r in self.remarks]
-
     def record(self) -> InspectionRecord:
         """Return it as `biv inspect --json` prints it, without the rows."""
         names = [own.name for own in fields(QuickFitRecord)]
@@ -134,7 +135,7 @@ class Inspection:
             suggested_epsilon=self.fit.epsilon / self.label_variance,
             suggested_epsilon_absolute=self.fit.epsilon,
             finding=self.finding.record(),
-            remarks=self.remark_records(),
+            remarks=[remark.record() for remark in self.remarks],
         )
 
 
@@ -216,7 +217,6 @@ def examine(
     *,
     seed: int = 0,
     calibrated: bool = False,
-    names: Mapping[str, str] = findings.OPTIONS,
 ) -> Inspection:
     """What there is to say of the error bars of a table beside a fit that is there already.
 
@@ -226,7 +226,6 @@ def examine(
         warned: What was said while it was fitted.
         seed: Of the rows that are looked at, where there are many.
         calibrated: Whether the fit has multiplied the variances by its factor.
-        names: Of the options that the finding names.
     """
     given = table.variance
     assert given is not None
@@ -250,7 +249,7 @@ def examine(
         fit,
         worth_of_weights(finite + fit.tau2),
         remarks,
-        _finding(table, fit, names, calibrated=calibrated),
+        _finding(table, fit, calibrated=calibrated),
     )
 
 
@@ -404,18 +403,19 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
             f"{shortened(name)} ({rank:+.2f})" for rank, name in ranked[:COLUMNS_SHOWN]
         )
         more = f" and {len(ranked) - COLUMNS_SHOWN} more" if len(ranked) > COLUMNS_SHOWN else ""
-        text = (
-            f"error bars go with features: {shown}{more}. Where they are large, there is less to "
+        message = Message(
+            "error bars go with features: {shown}{more}. Where they are large, there is less to "
             "learn from, with weights or without. A column of the same measurement, as another "
-            "error bar or an end of its interval, is for --ignore"
+            "error bar or an end of its interval, is for {ignore}",
+            shown=shown,
+            more=more,
+            ignore=Setting("ignore"),
         )
-        remarks.append(Remark("related to features", text))
+        remarks.append(Remark("related to features", message))
     return remarks
 
 
-def _finding(
-    table: LabelledTable, fit: QuickFit, names: Mapping[str, str], *, calibrated: bool
-) -> Finding:
+def _finding(table: LabelledTable, fit: QuickFit, *, calibrated: bool) -> Finding:
     assert table.variance is not None
     taken = "variance" if table.target.std is None else "std"
     return findings.judge(
@@ -423,7 +423,6 @@ def _finding(
         table.y[fit.places],
         table.variance[fit.places],
         None if table.target.interval is not None else taken,  # whose ends are no σ
-        names,
         calibrated=fit.variance_factor if calibrated else None,
     )
 

@@ -21,7 +21,7 @@ from biv._utils import typed_json, validation
 from biv._utils.messages import shortened
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
-from biv.estimator import findings
+from biv._utils.wording import STREAM_OPTIONS, Message, Setting
 from biv.estimator.error_bars import ErrorBars
 from biv.estimator.fitted import Fitted, Part
 from biv.estimator.fitting import Fitting, raw
@@ -218,8 +218,10 @@ def train_streamed(
             return None
         if training.choice.epoch == settings.max_epochs:
             warn(
-                f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
-                "may become better"
+                Message(
+                    "the last of {epochs} epochs was the best: with more it may become better",
+                    epochs=Setting("max_epochs", settings.max_epochs),
+                )
             )
         warn_if_negative(min(training.choice.scores))
         files = {path: _rows_of(table, path) for path in table.files.paths}
@@ -236,7 +238,7 @@ def train_streamed(
             schema,
             target,
         )
-        evidence = TableEvidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
+        evidence = TableEvidence.of_model(model, rows, seed=settings.seed, wording=STREAM_OPTIONS)
         evidence = replace(evidence, rows=survey.rows)
         losses, steps = _thinned(training.losses)
         about = TrainingRecord(
@@ -373,9 +375,15 @@ def _require_learnable(
         if not sum(surveys[group].learned for group in groups):
             paths = sorted({str(table.groups[group].path) for group in groups})
             raise ValueError(
-                f"shard {number} of {len(dealt)} has no row to learn from ({', '.join(paths[:3])}):"
-                f" every shard must have rows with a {shortened(target.name)}; choose fewer with "
-                "--shards"
+                Message(
+                    "shard {number} of {count} has no row to learn from ({paths}): every shard "
+                    "must have rows with a {label}; choose fewer with {shards}",
+                    number=number,
+                    count=len(dealt),
+                    paths=", ".join(paths[:3]),
+                    label=shortened(target.name),
+                    shards=Setting("shards"),
+                )
             )
     if not survey.labels.count:
         names = " and ".join(map(shortened, target.error_bars))
@@ -390,8 +398,14 @@ def _require_learnable(
     if not accepted and target.error_bars and survey.labels.trusted:
         names = " and ".join(map(shortened, target.error_bars))
         raise ValueError(
-            f"{table.files}: {survey.labels.trusted:,} error bars in column {names} are 0, to "
-            f"which --loss {settings.loss} would give an infinite weight: biv takes them"
+            Message(
+                "{files}: {count:,} error bars in column {names} are 0, to which {loss} would give "
+                "an infinite weight: biv takes them",
+                files=table.files,
+                count=survey.labels.trusted,
+                names=names,
+                loss=Setting("loss", settings.loss),
+            )
         )
     if sum(map(len, survey.held_out)) < 2:
         raise ValueError(
