@@ -26,8 +26,8 @@ from biv.paper.runner import Plan
 from biv.paper.store import Store
 from biv.tables import files
 from biv.workflows import ModelFolder
-from biv.workflows.comparison import MethodComparison, MethodResult
 from biv.workflows.comparison_record import Effect
+from biv.workflows.method_comparison import MethodComparison, MethodResult
 from biv.workflows.methods import BIV, L2, SHUFFLED
 from helpers.damage import (
     dumped,

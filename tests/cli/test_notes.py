@@ -8,8 +8,8 @@ import pytest
 
 from biv.cli import main
 from biv.metrics import Score
-from biv.workflows.comparison import MethodComparison, MethodResult
 from biv.workflows.comparison_record import Effect
+from biv.workflows.method_comparison import MethodComparison, MethodResult
 
 
 @pytest.fixture

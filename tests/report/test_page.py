@@ -33,7 +33,8 @@ from biv.report.charts import (
     rounded,
 )
 from biv.report.model_page import comparison as comparison_section
-from biv.report.page import Cell, Commands, Page, Section, Table, Text, clean, quoted
+from biv.report.page import Page
+from biv.report.parts import Cell, Commands, Section, Table, Text, clean, quoted
 from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from helpers.commands import COLUMNS, SMALL, data

@@ -11,8 +11,9 @@ import pytest
 import biv
 from biv.datasets import read_table
 from biv.tables import LabelledTable, Target, files
+from biv.tables.column import Column
 from biv.tables.files import Files
-from biv.tables.schema import Column, Schema
+from biv.tables.schema import Schema
 
 LINES = [
     "id,size,ok,colour,when,y,err",

@@ -11,8 +11,8 @@ from biv.metrics import Score
 from biv.report import comparison as report
 from biv.tables import LabelledTable, Target
 from biv.workflows import compare, comparison
-from biv.workflows.comparison import MethodComparison, MethodResult
 from biv.workflows.comparison_record import Effect
+from biv.workflows.method_comparison import MethodComparison, MethodResult
 from biv.workflows.methods import BIV, L2, SHUFFLED, Rows, methods
 
 

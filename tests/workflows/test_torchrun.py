@@ -165,10 +165,10 @@ def test_the_model_predicts(alone):
     # What it says of its own error, from 400 noisy labels alone.
     about, result = folder.about, folder.about.result
     squared = np.mean((mean - true) ** 2)
-    for told in (result["mse"], float(std[0]) ** 2):
-        assert told == pytest.approx(squared, abs=4 * result["mse_stderr"])
-    assert 1 - error == pytest.approx(result["r2"], abs=4 * result["r2_stderr"])
-    assert (about["rows"], about["rows_held_out"]) == (3961, 402)
+    for told in (result.mse, float(std[0]) ** 2):
+        assert told == pytest.approx(squared, abs=4 * result.mse_stderr)
+    assert 1 - error == pytest.approx(result.r2, abs=4 * result.r2_stderr)
+    assert (about.rows, about.rows_held_out) == (3961, 402)
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_epsilon_follows_the_residual_variance(alone, table, tmp_path):
     assert 0 < alone[0].about.result.relative_epsilon < 0.04  # of .05 in the first epoch
     settings = StreamSettings(epsilon=0.2, batch_size=60, max_epochs=2)
     found = train(table, tmp_path / "m", settings).about.result
-    assert found["relative_epsilon"] == pytest.approx(0.2)
+    assert found.relative_epsilon == pytest.approx(0.2)
 
 
 def interrupted(monkeypatch, at):
@@ -501,10 +501,10 @@ def test_rows_to_look_at_are_found_in_their_files(alone, table):
     assert told.judged == alone[0].about.rows_held_out < 500
     files = set()
     for row in told.look_at:
-        path, _, number = row["where"].rpartition(", row ")
+        path, _, number = row.where.rpartition(", row ")
         found = pd.read_parquet(path).iloc[int(number) - 1]
-        assert found["y"] == row["y"]
-        assert found["v"] == pytest.approx(row["sigma"] ** 2)
+        assert found["y"] == row.y
+        assert found["v"] == pytest.approx(row.sigma**2)
         files.add(path)
     assert files == {str(path) for path in table.iterdir()}
 

@@ -92,6 +92,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="multiply all variances by the factor that they seem to be off by",
     )
     model.add_argument("--jobs", type=int, default=1, help="threads; -1 for all (default: 1)")
+    _add_stream(parser)
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
+    )
+    parser.add_argument(
+        "--comparison",
+        type=Path,
+        metavar="JSON",
+        help="what `biv compare --json` printed, for the report",
+    )
+    _table_options.add_report(parser, "report.html in the folder")
+    _table_options.add_usual(parser)
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a table that is larger than memory."""
     stream = parser.add_argument_group("a table that is larger than memory, in Parquet files")
     stream.add_argument(
         "--stream",
@@ -111,17 +127,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stream.add_argument(
         "--checkpoint-seconds", type=float, help="between two checkpoints (default: 60)"
     )
-    parser.add_argument(
-        "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
-    )
-    parser.add_argument(
-        "--comparison",
-        type=Path,
-        metavar="JSON",
-        help="what `biv compare --json` printed, for the report",
-    )
-    _table_options.add_report(parser, "report.html in the folder")
-    _table_options.add_usual(parser)
 
 
 def call(options: argparse.Namespace) -> int:

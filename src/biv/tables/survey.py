@@ -15,11 +15,11 @@ from biv._utils import validation
 from biv._utils.wording import Message, Setting
 from biv.preprocessing.encoder import MISSING, Categorical, FeatureEncoder, Numeric
 from biv.preprocessing.scaling import SQUARABLE, FeatureScaler, LabelScaler
-from biv.tables.files import Part, require_pandas
-from biv.tables.labelled import Target
+from biv.tables.part import Part, require_pandas
 from biv.tables.row_groups import RowGroups
 from biv.tables.schema import Schema
 from biv.tables.statistics import LabelGroups, Moments
+from biv.tables.target import Target
 
 Floats = npt.NDArray[np.float64]
 

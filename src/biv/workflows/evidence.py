@@ -28,7 +28,8 @@ from biv.workflows.evidence_parts import (
     RemarkRecord,
     RowSample,
 )
-from biv.workflows.inspection import Inspection, QuickFit, examine, sample
+from biv.workflows.inspection import Inspection, QuickFit, examine
+from biv.workflows.remarks import sample
 
 Floats = npt.NDArray[np.float64]
 

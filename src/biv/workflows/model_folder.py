@@ -18,7 +18,7 @@ from biv._utils.messages import shortened
 from biv.estimator.regressor import BIVRegressor
 from biv.preprocessing.encoder import Categorical, Ignored
 from biv.tables import Target
-from biv.tables.files import Part
+from biv.tables.part import Part
 from biv.tables.schema import Schema
 from biv.workflows.checksums import sha256, verify
 from biv.workflows.comparison_record import ComparisonRecord

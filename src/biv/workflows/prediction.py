@@ -17,7 +17,8 @@ from biv._utils.atomic_files import complete_or_none
 from biv._utils.messages import shortened
 from biv._utils.wording import Message, Setting
 from biv.estimator.fitted import RowError
-from biv.tables.files import PARQUET, Files, Part, is_compressed, kind, require_arrow, separator
+from biv.tables.files import Files, is_compressed, separator
+from biv.tables.part import PARQUET, Part, kind, require_arrow
 from biv.workflows.model_folder import ModelFolder, Predicted
 from biv.workflows.room import FORCE
 

@@ -19,7 +19,7 @@ from biv._utils.warnings import warn
 from biv.estimator.findings import ErrorBarWarning
 from biv.estimator.regressor import BIVRegressor
 from biv.tables import LabelledTable
-from biv.tables.files import require_pandas
+from biv.tables.part import require_pandas
 from biv.workflows.checks import require_learnable
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence

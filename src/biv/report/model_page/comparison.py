@@ -8,7 +8,7 @@ import numpy as np
 
 from biv.report import conclusions
 from biv.report.charts import BLUE, GREY, PINK, Chart, Colour, Mark, Panel, Series, Z
-from biv.report.page import Bullets, Cell, Commands, Figure, Figures, Part, Section, Table, Text
+from biv.report.parts import Bullets, Cell, Commands, Figure, Figures, Part, Section, Table, Text
 from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from biv.workflows.evidence import TableEvidence

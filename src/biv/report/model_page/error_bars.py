@@ -10,7 +10,7 @@ import numpy as np
 
 from biv.report import conclusions
 from biv.report.charts import BLUE, GREEN, GREY, ORANGE, Chart, Mark, Panel, Series
-from biv.report.page import Bullets, Cell, Part, Section, Table, Text, clean
+from biv.report.parts import Bullets, Cell, Part, Section, Table, Text, clean
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import ErrorBarSummary
 

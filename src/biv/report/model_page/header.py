@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from biv.report.conclusions import UNSEEN
-from biv.report.page import Figure, Figures, quoted
+from biv.report.parts import Figure, Figures, quoted
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.training_record import FitRecord
 

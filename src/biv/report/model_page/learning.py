@@ -10,7 +10,7 @@ from msgspec import UnsetType
 
 from biv.report.charts import BLUE, GREY, ORANGE, Chart, Mark, Panel, Series
 from biv.report.conclusions import UNSEEN
-from biv.report.page import Cell, Section, Table, Text
+from biv.report.parts import Cell, Section, Table, Text
 from biv.workflows.training_record import FitRecord
 
 CHOSEN, LOSS = "the chosen epoch", "training loss"

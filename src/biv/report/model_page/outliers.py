@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from biv.report.page import Cell, Section, Table, Text, clean
+from biv.report.parts import Cell, Section, Table, Text, clean
 from biv.workflows.evidence import TableEvidence
 
 

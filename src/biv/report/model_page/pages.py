@@ -13,7 +13,8 @@ from biv.report.model_page import (
     provenance,
     residuals,
 )
-from biv.report.page import Page, made, quoted
+from biv.report.page import Page, made
+from biv.report.parts import quoted
 from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence

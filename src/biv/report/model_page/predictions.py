@@ -6,7 +6,7 @@ import numpy as np
 
 from biv.report.charts import BLUE, GREEN, GREY, PINK, Chart, Panel, Series
 from biv.report.conclusions import UNSEEN
-from biv.report.page import Cell, Section, Table, clean
+from biv.report.parts import Cell, Section, Table, clean
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import IntervalCoverage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from biv.report.conclusions import r2_in_words
-from biv.report.page import Cell, Commands, Section, Table, Text
+from biv.report.parts import Cell, Commands, Section, Table, Text
 from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord
 

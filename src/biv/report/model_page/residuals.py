@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from biv.report.charts import BLUE, ORANGE, Chart, Panel, Series, Z
-from biv.report.page import Cell, Section, Table
+from biv.report.parts import Cell, Section, Table
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import BinnedResiduals
 
