@@ -13,7 +13,7 @@ from biv.tables import LabelledTable, Target
 from biv.workflows import compare, comparison
 from biv.workflows.comparison_record import Effect
 from biv.workflows.method_comparison import MethodComparison, MethodResult
-from biv.workflows.methods import BIV, L2, SHUFFLED, Rows, methods
+from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, methods
 
 
 def table(tmp_path, rows=240, *, honest=True, seed=0):
@@ -64,7 +64,7 @@ def test_processes_make_no_difference(tmp_path, monkeypatch):
     few = {name: own for name, own in methods().items() if name.startswith(("linear", "boosting"))}
     monkeypatch.setattr(comparison, "methods", lambda: few)
     rows = table(tmp_path, 100)
-    data = Rows(rows.features, rows.y, rows.variance, None)
+    data = RowSubset(rows.features, rows.y, rows.variance, None)
     parts = np.array_split(np.arange(100), 3)
     one, two = (
         {o[:2]: o.predicted for o in comparison._outcomes(data, parts, 3, jobs, lambda: None)}
@@ -79,7 +79,7 @@ def test_processes_make_no_difference(tmp_path, monkeypatch):
 def fake(error, number=0):
     """A method whose predictions are off by so much, in a way of its own."""
 
-    def fit_predict(train: Rows, new, seed):
+    def fit_predict(train: RowSubset, new, seed):
         truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
         rng = np.random.default_rng([len(train.y), seed, number])
         return truth + error * rng.normal(size=len(new)), f"off by {error}"
@@ -200,7 +200,7 @@ def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_labels_without_noise_have_no_answer_of_iv(tmp_path):
     rows = table(tmp_path, 60)
-    data = Rows(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
+    data = RowSubset(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
     with pytest.raises(ValueError, match="σ² = 0|variance|epsilon"):
         methods()["IV"](data, rows.features, 0)
 
@@ -217,7 +217,7 @@ def test_the_shuffled_control_has_the_same_weights_on_other_rows(tmp_path, monke
 
     monkeypatch.setattr("biv.workflows.methods._network", spy)
     rows = table(tmp_path, 60)
-    data = Rows(rows.features, rows.y, rows.variance + np.arange(60), None)
+    data = RowSubset(rows.features, rows.y, rows.variance + np.arange(60), None)
     methods()[SHUFFLED](data, rows.features, 1)
     (plain, one), (shuffled, two) = given.values()
     assert one == {"loss": "biv"}
@@ -244,7 +244,7 @@ def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_pa
     monkeypatch.setattr("biv.workflows.methods._network", spy)
     variance = np.arange(1.0, 61.0)
     predicted, told = methods()["Cutoff"](
-        Rows(rows.features, rows.y, variance, None), rows.features, 0
+        RowSubset(rows.features, rows.y, variance, None), rows.features, 0
     )
     assert tried == pytest.approx([np.quantile(variance, q) for q in (0.25, 0.5, 0.75)])
     assert predicted[0] == tried[1]
@@ -334,7 +334,7 @@ def test_linear_least_squares_weighs_by_its_own_error():
     std = np.where(rng.random(400) < 0.3, 0.1, 5.0)
     truth = 3 * x["a"].to_numpy() - x["b"].to_numpy()
     y = truth + std * rng.normal(size=400)
-    predicted, told = methods()["linear, weighted"](Rows(x, y, std**2, None), x, 0)
+    predicted, told = methods()["linear, weighted"](RowSubset(x, y, std**2, None), x, 0)
     plain = np.linalg.lstsq(np.c_[x, np.ones(400)], y)[0]
     error, plain_error = (
         np.mean((p - truth) ** 2) for p in (predicted, np.c_[x, np.ones(400)] @ plain)
@@ -348,7 +348,7 @@ def test_boosting_with_weights_and_without(name, tmp_path):
     if name not in methods():
         pytest.skip("LightGBM is not installed")
     rows = table(tmp_path)
-    data = Rows(rows.features, rows.y, rows.variance, None)
+    data = RowSubset(rows.features, rows.y, rows.variance, None)
     truth = rows.features["a"] + np.sin(2 * rows.features["b"])
     plain, weighted = (
         float(np.mean((methods()[own](data, rows.features, 0)[0] - truth) ** 2))

@@ -47,7 +47,7 @@ from biv._utils.cache import cache_dir
 from biv._utils.messages import message_of, shortened
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
-from biv.images.archive import LARGEST_FILE, Files, Reason, open_files
+from biv.images.archive import LARGEST_FILE, ImageFiles, Reason, open_files
 from biv.images.dataset import CHANNELS, Skipped
 
 FORMAT = "biv images 1"
@@ -152,7 +152,9 @@ def _open(home: Path) -> Decoded:
         ) from error
 
 
-def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progress: bool) -> None:
+def _make(
+    home: Path, files: ImageFiles, side: int, reason_against: Reason, *, progress: bool
+) -> None:
     """Decode all files beside `home`, and put them there when they are complete."""
     beside = home.parent / f".{home.name}.{secrets.token_hex(4)}"
     try:
@@ -166,7 +168,13 @@ def _make(home: Path, files: Files, side: int, reason_against: Reason, *, progre
 
 
 def _make_beside(
-    home: Path, beside: Path, files: Files, side: int, reason_against: Reason, *, progress: bool
+    home: Path,
+    beside: Path,
+    files: ImageFiles,
+    side: int,
+    reason_against: Reason,
+    *,
+    progress: bool,
 ) -> None:
     try:
         with progress_bar(
@@ -214,7 +222,7 @@ def _clear_stale(folder: Path) -> None:
 
 
 def _survey(
-    files: Files, reason_against: Reason, bar: tqdm[Any]
+    files: ImageFiles, reason_against: Reason, bar: tqdm[Any]
 ) -> tuple[list[str], dict[str, str]]:
     """The names of distinct files that may be rows, in order, and of the others with reasons."""
     digests: dict[str, bytes] = {}
@@ -236,7 +244,9 @@ def _survey(
     return list(first.values()), skipped
 
 
-def _fill(path: Path, files: Files, names: list[str], side: int, bar: tqdm[Any]) -> dict[str, str]:
+def _fill(
+    path: Path, files: ImageFiles, names: list[str], side: int, bar: tqdm[Any]
+) -> dict[str, str]:
     """Write every image to its place, then close the gaps; the files that are none, and why."""
     place = {name: row for row, name in enumerate(names)}
     rows = _mapped(path, (len(names), side, side, len(CHANNELS)))

@@ -19,7 +19,7 @@ from typing import Any
 
 from biv._utils.atomic_files import write_atomically
 from biv.report.charts import Chart
-from biv.report.parts import NAME_LENGTH, Part, Section, clean
+from biv.report.parts import NAME_LENGTH, PagePart, Section, clean
 
 
 def made() -> str:
@@ -48,7 +48,7 @@ class Page:
     about: str
     answer: str
     sections: Sequence[Section]
-    parts: Sequence[Part | Chart] = ()
+    parts: Sequence[PagePart | Chart] = ()
     made: str = ""
     answers: Sequence[str] = field(default_factory=tuple)
 

@@ -43,7 +43,7 @@ def quoted(text: object) -> str:
     return f"“\u2068{clean(text, NAME_LENGTH)}\u2069”"
 
 
-class Part(Protocol):
+class PagePart(Protocol):
     """Something that a section shows."""
 
     def html(self) -> str:
@@ -233,7 +233,7 @@ class Section:
 
     key: str
     heading: str
-    parts: Sequence[Part | Chart] = ()
+    parts: Sequence[PagePart | Chart] = ()
     sections: Sequence[Section] = ()
 
     def html(self, level: int = 2) -> str:

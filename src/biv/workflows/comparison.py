@@ -23,7 +23,7 @@ from biv.workflows.comparison_record import Effect
 from biv.workflows.evidence import Judged, TableEvidence
 from biv.workflows.inspection import QuickFit, examine
 from biv.workflows.method_comparison import INTERVAL, MethodComparison, MethodResult
-from biv.workflows.methods import BIV, L2, SHUFFLED, Rows, estimated_variance, methods
+from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, estimated_variance, methods
 from biv.workflows.relation import goes_with_label, label_correlation
 
 Floats = npt.NDArray[np.float64]
@@ -88,7 +88,7 @@ def compare(
         raise ValueError(f"unknown must be one of {', '.join(UNKNOWN)}; found {unknown!r}")
     require_learnable(table, unknown=unknown)
     places = _usable(table, rows, seed)
-    data = Rows(table.features, table.y, table.variance, table.weight).at(places)
+    data = RowSubset(table.features, table.y, table.variance, table.weight).at(places)
     if len(data.y) < max(FEWEST_ROWS, 2 * folds):
         raise ValueError(
             f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label whose "
@@ -165,7 +165,7 @@ def _gathered(
     return done, failed
 
 
-def _taken(variance: Floats, data: Rows, unknown: str, seed: int) -> float | None:
+def _taken(variance: Floats, data: RowSubset, unknown: str, seed: int) -> float | None:
     """The variance of labels whose error bar is unknown; None if all are known."""
     if not np.isnan(variance).any():
         return None
@@ -177,7 +177,7 @@ def _taken(variance: Floats, data: Rows, unknown: str, seed: int) -> float | Non
 def _evidence(
     table: LabelledTable,
     places: Any,
-    data: Rows,
+    data: RowSubset,
     predicted: Floats,
     label_variance: float,
     seed: int,
@@ -214,7 +214,7 @@ def _usable(table: LabelledTable, rows: int | None, seed: int) -> npt.NDArray[np
 
 
 def _outcomes(
-    data: Rows, parts: list[Any], seed: int, jobs: int, after_task: Callable[[], object]
+    data: RowSubset, parts: list[Any], seed: int, jobs: int, after_task: Callable[[], object]
 ) -> Iterable[_Outcome]:
     from joblib import Parallel, delayed
 
@@ -225,7 +225,7 @@ def _outcomes(
         yield outcome
 
 
-def _task(data: Rows, left_out: Any, name: str, fold: int, seed: int) -> _Outcome:
+def _task(data: RowSubset, left_out: Any, name: str, fold: int, seed: int) -> _Outcome:
     from threadpoolctl import threadpool_limits
 
     kept = np.setdiff1d(np.arange(len(data.y)), left_out)
@@ -247,7 +247,7 @@ class _Scores:
     """Errors to the true labels, and their differences, all by the same weights."""
 
     def __init__(
-        self, data: Rows, parts: list[Any], predictions: dict[str, Floats], weighted: bool
+        self, data: RowSubset, parts: list[Any], predictions: dict[str, Floats], weighted: bool
     ) -> None:
         self.data, self.parts, self.predictions = data, parts, predictions
         self.how: dict[str, Any] = {"weighted": weighted, "sample_weight": data.weight}

@@ -8,7 +8,17 @@ import numpy as np
 
 from biv.report import conclusions
 from biv.report.charts import BLUE, GREY, PINK, Chart, Colour, Mark, Panel, Series, Z
-from biv.report.parts import Bullets, Cell, Commands, Figure, Figures, Part, Section, Table, Text
+from biv.report.parts import (
+    Bullets,
+    Cell,
+    Commands,
+    Figure,
+    Figures,
+    PagePart,
+    Section,
+    Table,
+    Text,
+)
 from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from biv.workflows.evidence import TableEvidence
@@ -32,7 +42,7 @@ def sections(
         return []
     if compared is None:
         return [Section("bought", HEADING, _how_to_compare(evidence, command))]
-    parts: list[Part | Chart] = [_figures(compared), methods_chart(compared), _table(compared)]
+    parts: list[PagePart | Chart] = [_figures(compared), methods_chart(compared), _table(compared)]
     failed = [f"{name} has no answer here: {reason}" for name, reason in compared.failed.items()]
     if failed:
         parts.append(Bullets(failed))
@@ -52,7 +62,7 @@ def command_for(folder: ModelFolder) -> str:
     return shlex.join([*words, "--features", *folder.schema.names, "--json"])
 
 
-def _how_to_compare(evidence: TableEvidence, command: str) -> list[Part | Chart]:
+def _how_to_compare(evidence: TableEvidence, command: str) -> list[PagePart | Chart]:
     worth = None if evidence.bars is None else evidence.bars.worth
     expected = ""
     if worth is not None and conclusions.can_expect_gain(evidence.finding):

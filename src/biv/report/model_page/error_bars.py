@@ -10,7 +10,7 @@ import numpy as np
 
 from biv.report import conclusions
 from biv.report.charts import BLUE, GREEN, GREY, ORANGE, Chart, Mark, Panel, Series
-from biv.report.parts import Bullets, Cell, Part, Section, Table, Text, clean
+from biv.report.parts import Bullets, Cell, PagePart, Section, Table, Text, clean
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import ErrorBarSummary
 
@@ -35,7 +35,7 @@ def sections(evidence: TableEvidence) -> list[Section]:
     if bars.zeros:
         words.append(f"{bars.zeros:,} error bars are 0, and not in the histogram.")
     whose = _whose(evidence, bars)
-    parts: list[Part | Chart] = [
+    parts: list[PagePart | Chart] = [
         Text(" ".join(words), "lead"),
         _chart(evidence, bars, whose),
         _table(bars, whose, evidence.label_variance),
