@@ -17,7 +17,8 @@ from pathlib import Path
 from biv.paper.report import paper_page
 from biv.paper.store import Store
 from biv.report.charts import BLUE, Chart, Panel, Series
-from biv.report.page import Page, Section
+from biv.report.page import Page
+from biv.report.parts import Section
 from machine import machine, parser, publish
 
 ROOT = Path(__file__).parent.parent

@@ -32,9 +32,10 @@ from tqdm import tqdm
 from biv.losses.modules import BIVLoss
 from biv.models import MLP, Periodic
 from biv.tables import Target
+from biv.tables.column import Column
 from biv.tables.files import Files
 from biv.tables.row_groups import RowGroups, deal
-from biv.tables.schema import Column, Schema
+from biv.tables.schema import Schema
 from biv.tables.stream import Batch, Encoding, Shard, Stream
 from biv.tables.survey import Reader, Rows, Survey
 from biv.training import Schedule

@@ -18,7 +18,7 @@ import pytest
 import biv
 from biv.tables import files
 from biv.training.stack import Stack
-from biv.workflows import ModelFolder, model_folder
+from biv.workflows import ModelFolder, train, training_record
 from helpers.commands import COLUMNS, SMALL, WHOLE, data, run
 
 
@@ -72,10 +72,10 @@ def test_a_model_folder_is_the_estimator_fitted_on_the_table(model):
     part = next(files.Files(model.parent / "data.csv").parts())
     mean, std = fitted.predict(table.features, return_std=True)
     np.testing.assert_array_equal(folder.predict(part)[:2], (mean, std))
-    assert folder.about["result"]["epsilon"] == pytest.approx(fitted.epsilon_)
-    assert folder.about["rows"] == 150
+    assert folder.about.result.epsilon == pytest.approx(fitted.epsilon_)
+    assert folder.about.rows == 150
     assert {path.name for path in model.iterdir()} == WHOLE
-    assert folder.about["peak_memory_bytes"] > 1e7
+    assert folder.about.peak_memory_bytes > 1e7
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet"])
@@ -201,11 +201,11 @@ def test_threads_and_terminals_do_not_decide_a_training(model):
     folder = ModelFolder.read(model)
     table = biv.tables.LabelledTable.read(model.parent / "data.csv", folder.target)
     settings = {"random_state": 0, "n_jobs": 1, "verbose": True}
-    digest = model_folder._digest(table, settings)
-    assert model_folder._digest(table, settings | {"n_jobs": 2, "verbose": False}) == digest
-    assert model_folder._digest(table, settings | {"random_state": 1}) != digest
+    digest = train._digest(table, settings)
+    assert train._digest(table, settings | {"n_jobs": 2, "verbose": False}) == digest
+    assert train._digest(table, settings | {"random_state": 1}) != digest
     other = dataclasses.replace(table, y=table.y + 1)
-    assert model_folder._digest(other, settings) != digest
+    assert train._digest(other, settings) != digest
 
 
 def test_a_forced_training_keeps_the_old_model_until_it_is_done(here, monkeypatch, capsys):
@@ -535,9 +535,9 @@ def test_without_the_libraries_it_says_what_to_install(here, capsys, monkeypatch
 
 
 def test_memory_is_known_or_not(monkeypatch):
-    assert model_folder.peak_memory() > 1e7
+    assert training_record.peak_memory() > 1e7
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert model_folder.peak_memory() is None
+    assert training_record.peak_memory() is None
 
 
 @pytest.mark.usefixtures("here")

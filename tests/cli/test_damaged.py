@@ -26,7 +26,8 @@ from biv.paper.runner import Plan
 from biv.paper.store import Store
 from biv.tables import files
 from biv.workflows import ModelFolder
-from biv.workflows.comparison import Compared, Comparison, Effect
+from biv.workflows.comparison_record import Effect
+from biv.workflows.method_comparison import MethodComparison, MethodResult
 from biv.workflows.methods import BIV, L2, SHUFFLED
 from helpers.damage import (
     dumped,
@@ -49,11 +50,14 @@ def folder(tmp_path):
     shutil.copytree(SAVED / "folder", tmp_path / "m")
     effect = Effect(0.1, 0.05, 0.2)
     methods = [
-        Compared(name, Score(0.1 + k / 10, 0.02), Score(k / 10, 0.02), 1.0, "")
+        MethodResult(name, Score(0.1 + k / 10, 0.02), Score(k / 10, 0.02), 1.0, "")
         for k, name in enumerate((BIV, L2, SHUFFLED))
     ]
-    told = Comparison(60, 60, 0, 5, 1.15, methods, {}, effect, effect, True, 0.1, target="y").told()
-    (tmp_path / "m" / "comparison.json").write_text(json.dumps(told))
+    compared = MethodComparison(
+        60, 60, 0, 5, 1.15, methods, {}, effect, effect, True, 0.1, target="y"
+    )
+    content = json.dumps(compared.record().to_json())
+    (tmp_path / "m" / "comparison.json").write_text(content)
     return tmp_path / "m"
 
 

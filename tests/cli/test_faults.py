@@ -423,7 +423,7 @@ def test_a_forced_training_that_is_killed_leaves_a_model(operation, at, kept, ca
     """
     first = ModelFolder.read("m").about
     with stopped(operation, at, *TRAIN, "--out", "m", "--force") as process:
-        assert ModelFolder.read("m").about["settings"]["random_state"] == (kept == "new")
+        assert ModelFolder.read("m").about.settings["random_state"] == (kept == "new")
         assert run(*TRAIN, "--out", "m", "--force") == 2
         assert (
             f"m is being written by another process (pid {process.pid})" in capsys.readouterr().err
@@ -433,7 +433,7 @@ def test_a_forced_training_that_is_killed_leaves_a_model(operation, at, kept, ca
     assert run("predict", "m", "data.csv") == 0
     assert run(*TRAIN, "--out", "m", "--force") == 0
     assert set(names(Path("m"))) == WHOLE
-    assert ModelFolder.read("m").about["settings"]["random_state"] == 1
+    assert ModelFolder.read("m").about.settings["random_state"] == 1
 
 
 @pytest.mark.slow

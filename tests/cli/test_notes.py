@@ -8,8 +8,8 @@ import pytest
 
 from biv.cli import main
 from biv.metrics import Score
-from biv.workflows.comparison import Compared as Method
-from biv.workflows.comparison import Comparison, Effect
+from biv.workflows.comparison_record import Effect
+from biv.workflows.method_comparison import MethodComparison, MethodResult
 
 
 @pytest.fixture
@@ -64,11 +64,11 @@ def test_a_factor_that_looks_right_is_not_believed_where_an_error_is_below_0(fol
 def compared(mse):
     """A comparison in which BIV has this error, and L2 more."""
     methods = [
-        Method("BIV", Score(mse, 0.001), Score(0.0, 0.0), 1.0, ""),
-        Method("L2", Score(mse + 0.01, 0.001), Score(0.01, 0.001), 1.0, ""),
+        MethodResult("BIV", Score(mse, 0.001), Score(0.0, 0.0), 1.0, ""),
+        MethodResult("L2", Score(mse + 0.01, 0.001), Score(0.01, 0.001), 1.0, ""),
     ]
     lower = Effect(0.5, 0.4, 0.6)
-    return Comparison(100, 100, 0, 5, 1.0, methods, {}, lower, lower, True, 0.0)
+    return MethodComparison(100, 100, 0, 5, 1.0, methods, {}, lower, lower, True, 0.0)
 
 
 def test_nothing_follows_from_errors_below_0():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from biv import metrics
-from biv.estimator.findings import FEWEST_JUDGED, INSTEAD, OPTIONS, PYTHON, SILENT, judge, ranks
+from biv._utils.wording import STREAM_OPTIONS
+from biv.estimator.findings import FEWEST_JUDGED, INSTEAD, SILENT, judge, ranks
 
 DRAWS = 8
 
@@ -80,8 +81,8 @@ def followed(finding, pred, target, column, taken):
     assert finding.kind == "placeholders"
     values, counts = np.unique(column, return_counts=True)
     unknown = np.isin(column, values[counts >= 3])
-    assert (f"If so, {PYTHON['without']}" in finding.text) == unknown.all()
-    assert (PYTHON["unknown"] in finding.text) != unknown.all()
+    assert ("If so, fit without error bars" in finding.text) == unknown.all()
+    assert ("choose with unknown_variance what takes its place" in finding.text) != unknown.all()
     return judge(pred, target, np.where(unknown, np.nan, variance), taken)
 
 
@@ -206,15 +207,16 @@ def test_error_bars_larger_than_the_noise():
 
 def test_a_factor_says_what_else_it_may_be():
     pred, target, column, taken = drawn("too large", 1500, 0)
-    low = judge(pred, target, column**2, taken, OPTIONS)
+    low = judge(pred, target, column**2, taken)
     assert "few repeats" in low.text
     assert "worse where labels" not in low.text
-    assert OPTIONS["calibrate"] in low.text
+    assert "biv train --calibrate-variance corrects" in low.record().text
+    assert "--calibrate-variance, without --stream," in low.record(STREAM_OPTIONS).text
     assert low.factor.value == pytest.approx(1 / 9, rel=0.3)
     high = judged(*drawn("too small", 1500, 0))
     assert "worse where labels" in high.text
     assert "few repeats" not in high.text
-    assert PYTHON["calibrate"] in high.text
+    assert "; calibrate_variance=True corrects a common factor" in high.text
     assert high.is_grave
     for finding in (low, high):
         assert f"by {finding.factor.value:.3g} ({finding.factor.low:.3g} to" in finding.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from biv import BIVRegressor
-from biv.workflows.schemas import sha256
+from biv.workflows.checksums import sha256
 from fuzz import jobs, stores, unfinished
 from fuzz.disk import watched
 from fuzz.laws import SAVED, command, contents_below, one_of, require_finite

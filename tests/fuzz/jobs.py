@@ -174,7 +174,7 @@ def _model(path, folder):
     tables = [folder / "inputs" / "table.csv", folder / "inputs" / "parts"]
     names = set(model.schema.names)
     table = next(files for files in map(Files, tables) if names <= set(files.columns))
-    told = [repr(model.evidence).replace(str(folder), ""), repr(model.about["result"]["mse"])]
+    told = [repr(model.evidence).replace(str(folder), ""), repr(model.about.result.mse)]
     predicted = [np.stack(model.predict(part)[:2]).tobytes() for part in table.parts()]
     return _digest(b"".join(predicted) + "".join(told).encode()) + _page(path / "report.html")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biv.images import dataset
+from biv.images import decode
 from biv.images.archive import Archive
 from helpers.pictures import (
     disc,
@@ -79,14 +79,14 @@ def test_what_cannot_be_read_is_reported(tmp_path, monkeypatch):
 
 def test_a_file_that_goes_away_meanwhile_is_reported(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "UTKFace", faces(3))
-    survey = dataset._survey
+    survey = decode._survey
 
     def and_then(*arguments):
         found = survey(*arguments)
         next(path for path in folder.iterdir() if path.name.startswith("11_")).unlink()
         return found
 
-    monkeypatch.setattr(dataset, "_survey", and_then)
+    monkeypatch.setattr(decode, "_survey", and_then)
     data = load(folder)
     assert data.y.tolist() == [10, 12]
     assert data.skipped[0].reason == "that cannot be read (No such file or directory)"

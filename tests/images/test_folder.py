@@ -6,7 +6,7 @@ import torch
 
 import biv
 from biv.datasets import split_rows
-from biv.images import Pixels, dataset, read_images
+from biv.images import Pixels, decode, read_images
 from biv.models import ResNet18
 from biv.preprocessing import LabelScaler
 from biv.training import Member, Schedule, Triplets, train_module
@@ -54,7 +54,7 @@ def test_an_archive_and_other_kinds_of_error_bar(tmp_path):
 def test_new_labels_of_the_same_images_use_the_same_cache(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "photos", PHOTOS)
     before = read(folder, table(folder / "labels.csv"))
-    monkeypatch.setattr(dataset, "_image", None)  # decoding would fail
+    monkeypatch.setattr(decode, "_image", None)  # decoding would fail
     doubled = {name: (2 * y, err) for name, (y, err) in ROWS.items()}
     after = read(folder, table(folder / "labels.csv", doubled))
     assert np.array_equal(after.y, 2 * before.y)
@@ -191,12 +191,12 @@ def test_files_without_a_label_are_not_read_and_may_change(tmp_path, monkeypatch
     folder = write_folder(tmp_path / "photos", PHOTOS | {"stray.bin": b"1"})
     labels = table(tmp_path / "labels.csv")
     read_bytes = []
-    monkeypatch.setattr(dataset.hashlib, "sha256", watched(dataset.hashlib.sha256, read_bytes))
+    monkeypatch.setattr(decode.hashlib, "sha256", watched(decode.hashlib.sha256, read_bytes))
     with pytest.warns(UserWarning, match="1 not named in the table"):
         first = read(folder, labels)
     assert b"1" not in read_bytes
     (folder / "stray.bin").write_bytes(b"22")
-    monkeypatch.setattr(dataset, "_image", None)  # decoding would fail
+    monkeypatch.setattr(decode, "_image", None)  # decoding would fail
     with pytest.warns(UserWarning, match="1 not named in the table"):
         assert read(folder, labels).names == first.names
 

@@ -16,7 +16,7 @@ from PIL import Image
 from biv._utils import atomic_files
 from biv.datasets import load_utkface
 from biv.datasets.download import cache_dir
-from biv.images import Pixels, dataset
+from biv.images import Pixels, decode
 from helpers.pictures import disc, encoded, faces, left_behind, load, png, write_folder, write_tar
 
 pytestmark = pytest.mark.usefixtures("image_cache")
@@ -234,7 +234,7 @@ def test_no_interpreter_is_asked_for_an_image(tmp_path):
 def test_the_cache_is_opened_and_not_made_again(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     first = load(folder)
-    monkeypatch.setattr(dataset, "_image", None)  # decoding would fail
+    monkeypatch.setattr(decode, "_image", None)  # decoding would fail
     again = load(folder)
     assert np.array_equal(first.x, again.x)
     assert first.names == again.names
@@ -281,7 +281,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatc
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(dataset, "_image", fail)
+    monkeypatch.setattr(decode, "_image", fail)
     with pytest.raises(MemoryError):
         load(write_folder(tmp_path / "UTKFace", faces(4)))
     assert left_behind(image_cache) == []
@@ -307,7 +307,7 @@ def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
 
 
 def test_room_is_taken_before_anything_is_written(tmp_path):
-    rows = dataset._mapped(tmp_path / "pixels.bin", (100, 64, 64, 3))
+    rows = decode._mapped(tmp_path / "pixels.bin", (100, 64, 64, 3))
     state = (tmp_path / "pixels.bin").stat()
     assert rows.shape == (100, 64, 64, 3)
     assert state.st_size == rows.nbytes <= state.st_blocks * 512
@@ -321,8 +321,8 @@ def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(
     script = f"""
 import os
 from biv.datasets import load_utkface
-from biv.images import dataset
-dataset._image = lambda content, side: os._exit(9)
+from biv.images import decode
+decode._image = lambda content, side: os._exit(9)
 load_utkface({str(folder)!r}, size=24)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
@@ -334,7 +334,7 @@ load_utkface({str(folder)!r}, size=24)
         load(folder)
         assert begun in left_behind(image_cache)
         for name in (begun, ".my.notes"):
-            os.utime(image_cache / name, (0, time.time() - dataset.STALE - 1))
+            os.utime(image_cache / name, (0, time.time() - decode.STALE - 1))
         load(folder, size=8)
         assert begun not in left_behind(image_cache)
     (image_cache / begun).mkdir()
@@ -351,14 +351,14 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
 ):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     together = threading.Barrier(2, timeout=30)
-    fill = dataset._fill
+    fill = decode._fill
 
     def both(*arguments, **settings):
         refused = fill(*arguments, **settings)
         together.wait()
         return refused
 
-    monkeypatch.setattr(dataset, "_fill", both)
+    monkeypatch.setattr(decode, "_fill", both)
     found = []
     threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(2)]
     for thread in threads:

@@ -15,10 +15,11 @@ import pytest
 
 import biv
 from biv.cli import main
+from biv.estimator.findings import FindingRecord
 from biv.paper.artefacts import BIV, PRESETS, artefacts
 from biv.paper.report import figures, paper_page, tables
 from biv.paper.store import Store
-from biv.report import model_page
+from biv.report import conclusions, model_page, training
 from biv.report.charts import (
     CONTRAST,
     DARK_CONTRAST,
@@ -31,9 +32,11 @@ from biv.report.charts import (
     contrast,
     rounded,
 )
-from biv.report.page import Cell, Commands, Page, Section, Table, Text, clean, quoted
+from biv.report.model_page import comparison as comparison_section
+from biv.report.page import Page
+from biv.report.parts import Cell, Commands, Section, Table, Text, clean, quoted
 from biv.workflows import ModelFolder
-from biv.workflows.schemas import read_comparison
+from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from helpers.commands import COLUMNS, SMALL, data
 from helpers.paper_runs import results_of
 
@@ -121,7 +124,7 @@ def test_the_pages_behind_the_colours_are_those_of_the_style_sheet():
 
 def test_lines_can_be_told_apart_without_colours():
     names = ["L2", "BIV", "GT", "C"]
-    told = Chart("c", "", [], dict.fromkeys(names, Colour("#000000", "#ffffff"))).told()["names"]
+    told = Chart("c", "", [], dict.fromkeys(names, Colour("#000000", "#ffffff"))).to_json()["names"]
     assert [own["name"] for own in told] == names
     assert told[1]["dash"] == "solid"
     assert len({own["dash"] for own in told}) == 4
@@ -129,7 +132,7 @@ def test_lines_can_be_told_apart_without_colours():
 
 def test_numbers_of_a_chart_are_short_and_never_nan():
     assert rounded([1 / 3, math.inf, -math.nan, 12_345_678.9]) == [0.33333, None, None, 12_346_000]
-    text = json.dumps(chart().told(), allow_nan=False)
+    text = json.dumps(chart().to_json(), allow_nan=False)
     assert "NaN" not in text
 
 
@@ -229,10 +232,13 @@ def test_without_error_bars_there_is_a_report_too(model, tmp_path):
     ],
 )  # fmt: skip
 def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
-    evidence = ModelFolder.read(model).evidence
-    answers = model_page._answers(evidence, {"recommendation": told})
+    folder = ModelFolder.read(model)
+    compared = dataclasses.replace(methods_compared(0.0, 0.4, 0.6, 0.8), recommendation=told)
+    answers = conclusions.of_comparison(compared)
     assert answers[0] == first
     assert " ".join(answers) == told
+    page = model_page.of_model(dataclasses.replace(folder, comparison=compared), "m")
+    assert page.answer == first
 
 
 @pytest.mark.parametrize(
@@ -240,26 +246,33 @@ def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
     [(1.02, "differ too little"), (2.5, "2.5 times as many labels"), (None, "no noise at all")],
 )
 def test_what_error_bars_alone_say(model, worth, words):
-    evidence = ModelFolder.read(model).evidence
-    evidence = dataclasses.replace(evidence, bars=evidence.bars | {"worth": worth})
-    assert words in model_page._answers(evidence, None)[0]
+    folder = ModelFolder.read(model)
+    bars = dataclasses.replace(folder.evidence.bars, worth=worth)
+    evidence = dataclasses.replace(folder.evidence, bars=bars)
+    folder = dataclasses.replace(folder, evidence=evidence)
+    assert words in model_page.of_model(folder, "m").answer
+    assert words in " ".join(training.text(folder).split())
 
 
 def changed(model, **result):
     """A page whose fit had found something else."""
     folder = ModelFolder.read(model)
-    about = {**folder.about, "result": {**folder.about["result"], **result}}
+    about = dataclasses.replace(
+        folder.about, result=dataclasses.replace(folder.about.result, **result)
+    )
     return model_page.of_model(dataclasses.replace(folder, about=about), "m")
 
 
 def test_a_page_says_what_the_command_says_beside_its_scores(model):
     folder = ModelFolder.read(model)
-    assert folder.about["result"]["finding"] == folder.evidence.finding
-    assert not any("Finding" in said for said in changed(model).answers)
-    wrong = {"kind": "too large", "text": "the error bars are larger than the noise"}
-    evidence = dataclasses.replace(folder.evidence, finding=wrong)
-    answers = model_page.of_model(dataclasses.replace(folder, evidence=evidence), "m").answers
-    assert answers[-1] == f"Finding about the error bars: {wrong['text']}."
+    assert folder.about.result.finding == folder.evidence.finding
+    finding = folder.about.result.finding
+    assert f"Finding about the error bars: {finding.text}." in changed(model).answers
+    wrong = FindingRecord(kind="too large", text="the error bars are larger than the noise")
+    page = changed(model, finding=wrong)
+    assert page.answer == f"Finding about the error bars: {wrong.text}."
+    assert page.answers[0].startswith("The scores rest on these error bars")
+    assert not any("should be worth" in said for said in page.answers)
     asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
     assert asked.answers[-1].startswith("How was σ obtained?")
@@ -283,9 +296,9 @@ def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
     options = [*COLUMNS, *SMALL, "--unknown-variance", "median", "--out", str(tmp_path / "m")]
     assert main(["train", str(table), *options]) == 0
     folder = ModelFolder.read(tmp_path / "m")
-    assert folder.evidence.bars["count"] == 148
+    assert folder.evidence.bars.count == 148
     first = folder.evidence.look_at[0]
-    assert (first["where"], first["sigma_unknown"]) == (f"{table}, row 5", True)
+    assert (first.where, first.sigma_unknown) == (f"{table}, row 5", True)
     said = texts(model_page.of_model(folder, "m"))
     assert "(taken)" in said
     assert "148 labels that have one, of 150" in said
@@ -298,17 +311,39 @@ def test_a_stream_shows_whose_error_bars_it_shows(model):
     assert "σ² of 150 labels that were held out, of 6,000" in said
 
 
-def methods_told(*above):
+def methods_compared(*above):
     names = ["BIV", "L2", "BIV, shuffled variances", "linear, weighted"]
-    rows = [
-        {"method": n, "mse": 1 + a, "mse_stderr": 0.5, "above_best": a, "above_best_stderr": 0.1}
-        for n, a in zip(names, above, strict=True)
+    methods = [
+        MethodRecord(
+            method=name,
+            mse=1 + a,
+            mse_stderr=0.5,
+            above_best=a,
+            above_best_stderr=0.1,
+            as_good_as_best=False,
+            seconds=1.0,
+            chosen="",
+        )
+        for name, a in zip(names, above, strict=True)
     ]
-    return {"label_variance": 2.0, "methods": rows}
+    lower = Effect(0.1, 0.0, 0.2)
+    return ComparisonRecord(
+        target="y",
+        rows=100,
+        rows_in_all=100,
+        folds=5,
+        label_variance=2.0,
+        methods=methods,
+        failed={},
+        gain=lower,
+        control=lower,
+        gain_all_labels_alike=None,
+        recommendation="Use them.",
+    )
 
 
 def test_methods_are_drawn_by_their_paired_differences():
-    (panel,) = model_page._methods_chart(methods_told(0.0, 0.4, 0.8, 0.6)).panels
+    (panel,) = comparison_section.methods_chart(methods_compared(0.0, 0.4, 0.8, 0.6)).panels
     first = panel.series[0]
     assert (list(first.x), list(first.y)) == ([0.0], ["BIV"])
     others = dict(zip(panel.series[2].y, panel.series[2].x, strict=True))
@@ -318,7 +353,7 @@ def test_methods_are_drawn_by_their_paired_differences():
 
 
 def test_a_method_that_is_lost_does_not_squeeze_the_others():
-    chart = model_page._methods_chart(methods_told(0.0, 0.4, 0.6, 4e5))
+    chart = comparison_section.methods_chart(methods_compared(0.0, 0.4, 0.6, 4e5))
     assert chart.panels[0].x_range[1] < 10
     assert "Beyond the axis: linear, weighted." in chart.caption
 
@@ -441,7 +476,7 @@ def test_a_comparison_must_be_one_of_this_label(model, tmp_path, capsys, content
     (tmp_path / "c.json").write_text(content)
     assert message in fails(capsys, "report", model, "--comparison", tmp_path / "c.json")
     with pytest.raises(ValueError, match="biv compare --json"):
-        read_comparison(Path(__file__), "y")
+        ComparisonRecord.read(Path(__file__), "y")
 
 
 def test_without_plotly_the_rest_is_done_and_said(model, tmp_path, capsys, monkeypatch):

@@ -277,7 +277,7 @@ def test_an_encoding_survives_json(tmp_path):
     reader = read(tmp_path)
     survey = Survey.whole(surveyed(reader))
     made = Encoding(survey.encoder(), survey.features(), survey.scaler(), 3.5)
-    again = Encoding.from_told(made.told())
+    again = Encoding.from_json(made.to_json())
     rows, _, _ = reader.read(0)
     rows = replace(rows, variance=np.where(np.arange(len(rows)) == 0, np.nan, rows.variance))
     for one, other in zip(made(rows), again(rows), strict=True):

@@ -11,8 +11,9 @@ import pytest
 import biv
 from biv.datasets import read_table
 from biv.tables import LabelledTable, Target, files
+from biv.tables.column import Column
 from biv.tables.files import Files
-from biv.tables.schema import Column, Schema
+from biv.tables.schema import Schema
 
 LINES = [
     "id,size,ok,colour,when,y,err",
@@ -286,7 +287,8 @@ def test_few_cells_make_no_identifier(tmp_path):
 def test_where_only_an_identifier_is_left_the_error_says_how_to_keep_it(tmp_path):
     path = with_texts(tmp_path / "a.csv")
     with pytest.raises(
-        ValueError, match=r"a column to learn from; found none; 'key' has 200 .*\(--keep key, in"
+        ValueError,
+        match=r"a column to learn from; found none; 'key' has 200 .*\(keep=\['key'\] keeps 'key'\)",
     ):
         LabelledTable.read(path, Target("y"), ignore=["town", "x"])
 
@@ -341,7 +343,7 @@ def test_the_meaning_of_columns_goes_through_json(tmp_path):
     import json
 
     table = LabelledTable.read(write(tmp_path / "a.csv"), Target("y", std="err"))
-    again = Schema.from_told(json.loads(json.dumps(table.schema.told())))
+    again = Schema.from_json(json.loads(json.dumps(table.schema.to_json())))
     assert again == table.schema
     assert [c.kind for c in again.columns] == ["category", "number", "truth", "category", "date"]
     part = next(Files(tmp_path / "a.csv").parts())
@@ -420,7 +422,7 @@ def test_hours(tmp_path):
         ([""], {"target": "y"}, "must begin with the names of its columns; found none"),
         (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 3"),
         (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 1"),
-        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or --category); found '1;5'"),
+        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or categories=['x']); found '1;5'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, lines, options, message):

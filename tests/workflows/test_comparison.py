@@ -11,8 +11,9 @@ from biv.metrics import Score
 from biv.report import comparison as report
 from biv.tables import LabelledTable, Target
 from biv.workflows import compare, comparison
-from biv.workflows.comparison import Compared, Comparison, Effect
-from biv.workflows.methods import BIV, L2, SHUFFLED, Rows, methods
+from biv.workflows.comparison_record import Effect
+from biv.workflows.method_comparison import MethodComparison, MethodResult
+from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, methods
 
 
 def table(tmp_path, rows=240, *, honest=True, seed=0):
@@ -49,8 +50,10 @@ def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch)
         "Use the error bars: with them the networks' error is "
     )
     assert found.gain.low < found.gain.value < found.gain.high
-    assert json.loads(json.dumps(found.told(), allow_nan=False))["use_error_bars"] is True
-    assert f"| {L2} " in report.text(found)
+    assert (
+        json.loads(json.dumps(found.record().to_json(), allow_nan=False))["use_error_bars"] is True
+    )
+    assert f"| {L2} " in report.text(found.record())
     other = compare(table(tmp_path, honest=False), folds=3)
     assert other.useful is not True
     assert "Use the error bars:" not in other.recommendation()
@@ -61,7 +64,7 @@ def test_processes_make_no_difference(tmp_path, monkeypatch):
     few = {name: own for name, own in methods().items() if name.startswith(("linear", "boosting"))}
     monkeypatch.setattr(comparison, "methods", lambda: few)
     rows = table(tmp_path, 100)
-    data = Rows(rows.features, rows.y, rows.variance, None)
+    data = RowSubset(rows.features, rows.y, rows.variance, None)
     parts = np.array_split(np.arange(100), 3)
     one, two = (
         {o[:2]: o.predicted for o in comparison._outcomes(data, parts, 3, jobs, lambda: None)}
@@ -76,7 +79,7 @@ def test_processes_make_no_difference(tmp_path, monkeypatch):
 def fake(error, number=0):
     """A method whose predictions are off by so much, in a way of its own."""
 
-    def fit_predict(train: Rows, new, seed):
+    def fit_predict(train: RowSubset, new, seed):
         truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
         rng = np.random.default_rng([len(train.y), seed, number])
         return truth + error * rng.normal(size=len(new)), f"off by {error}"
@@ -107,7 +110,7 @@ def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_pa
     assert found.as_good(by_name["trees"])
     if errors[BIV] == 0.9:
         assert not found.as_good(by_name[BIV])
-        assert report.text(found).count(" *") >= 2
+        assert report.text(found.record()).count(" *") >= 2
 
 
 def test_effects_are_shares_and_the_control_is_never_the_best(tmp_path, monkeypatch):
@@ -158,7 +161,7 @@ def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, mon
     plain = compare(related, weighted=False)
     assert plain.alike is None
     assert plain.useful is False
-    assert "All labels count alike" in report.text(plain).replace("\n", " ")
+    assert "All labels count alike" in report.text(plain.record()).replace("\n", " ")
     better = good_below | {BIV: half(0.05, 0.05)}
     monkeypatch.setattr(comparison, "methods", lambda: better)
     agreed = compare(related)
@@ -177,7 +180,7 @@ def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):
     found = compare(table(tmp_path), rows=100, folds=4, seed=5)
     assert (found.rows, found.rows_in_all) == (100, 240)
     assert sorted(seen) == sorted([(75, 25, 5 + fold) for fold in range(4)] * 3)
-    assert "100 of 240 rows" in report.text(found).replace("\n", " ")
+    assert "100 of 240 rows" in report.text(found.record()).replace("\n", " ")
 
 
 def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
@@ -188,7 +191,7 @@ def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "methods", lambda: known | {"other": fails})
     found = compare(table(tmp_path))
     assert found.failed == {"other": "not today"}
-    assert "other has no answer here: not today" in report.text(found)
+    assert "other has no answer here: not today" in report.text(found.record())
     monkeypatch.setattr(comparison, "methods", lambda: known | {L2: fails})
     with pytest.raises(ValueError, match="L2 has no answer here: not today"):
         compare(table(tmp_path))
@@ -197,7 +200,7 @@ def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_labels_without_noise_have_no_answer_of_iv(tmp_path):
     rows = table(tmp_path, 60)
-    data = Rows(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
+    data = RowSubset(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
     with pytest.raises(ValueError, match="σ² = 0|variance|epsilon"):
         methods()["IV"](data, rows.features, 0)
 
@@ -214,7 +217,7 @@ def test_the_shuffled_control_has_the_same_weights_on_other_rows(tmp_path, monke
 
     monkeypatch.setattr("biv.workflows.methods._network", spy)
     rows = table(tmp_path, 60)
-    data = Rows(rows.features, rows.y, rows.variance + np.arange(60), None)
+    data = RowSubset(rows.features, rows.y, rows.variance + np.arange(60), None)
     methods()[SHUFFLED](data, rows.features, 1)
     (plain, one), (shuffled, two) = given.values()
     assert one == {"loss": "biv"}
@@ -241,7 +244,7 @@ def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_pa
     monkeypatch.setattr("biv.workflows.methods._network", spy)
     variance = np.arange(1.0, 61.0)
     predicted, told = methods()["Cutoff"](
-        Rows(rows.features, rows.y, variance, None), rows.features, 0
+        RowSubset(rows.features, rows.y, variance, None), rows.features, 0
     )
     assert tried == pytest.approx([np.quantile(variance, q) for q in (0.25, 0.5, 0.75)])
     assert predicted[0] == tried[1]
@@ -294,7 +297,9 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
     rows = table(tmp_path)
     unknown = np.where(np.arange(240) < 50, np.nan, rows.variance)
     missing = replace(rows, variance=unknown)
-    with pytest.raises(ValueError, match="must have an error bar; .* --unknown-variance median"):
+    with pytest.raises(
+        ValueError, match="must have an error bar; .* unknown_variance='median' puts"
+    ):
         compare(missing)
     with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; found"):
         compare(missing, unknown="Median")
@@ -303,8 +308,8 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
     assert found.unknown_variance == np.nanmedian(unknown)
     assert all(np.isfinite(variance).all() for variance in seen)
     assert sum((v == found.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
-    assert found.told()["unknown_variance"] == found.unknown_variance
-    text = report.text(found).replace("\n", " ")
+    assert found.record().to_json()["unknown_variance"] == found.unknown_variance
+    text = report.text(found.record()).replace("\n", " ")
     assert "50 of the rows in all have no error bar: their σ² was taken to be" in text
     assert compare(rows).unknown_variance is None
 
@@ -329,7 +334,7 @@ def test_linear_least_squares_weighs_by_its_own_error():
     std = np.where(rng.random(400) < 0.3, 0.1, 5.0)
     truth = 3 * x["a"].to_numpy() - x["b"].to_numpy()
     y = truth + std * rng.normal(size=400)
-    predicted, told = methods()["linear, weighted"](Rows(x, y, std**2, None), x, 0)
+    predicted, told = methods()["linear, weighted"](RowSubset(x, y, std**2, None), x, 0)
     plain = np.linalg.lstsq(np.c_[x, np.ones(400)], y)[0]
     error, plain_error = (
         np.mean((p - truth) ** 2) for p in (predicted, np.c_[x, np.ones(400)] @ plain)
@@ -343,7 +348,7 @@ def test_boosting_with_weights_and_without(name, tmp_path):
     if name not in methods():
         pytest.skip("LightGBM is not installed")
     rows = table(tmp_path)
-    data = Rows(rows.features, rows.y, rows.variance, None)
+    data = RowSubset(rows.features, rows.y, rows.variance, None)
     truth = rows.features["a"] + np.sin(2 * rows.features["b"])
     plain, weighted = (
         float(np.mean((methods()[own](data, rows.features, 0)[0] - truth) ** 2))
@@ -356,13 +361,13 @@ def test_an_effect_in_words():
     assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%) lower"
     assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
     score = Score(1.0, 0.1)
-    alike = Compared("a", score, Score(0.1, 0.06), 1.0, "")
-    best = Compared("LightGBM", score, Score(0.0, 0.0), 1.0, "")
-    biv = Compared(BIV, score, Score(0.1, 0.06), 1.0, "")
+    alike = MethodResult("a", score, Score(0.1, 0.06), 1.0, "")
+    best = MethodResult("LightGBM", score, Score(0.0, 0.0), 1.0, "")
+    biv = MethodResult(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
+    found = MethodComparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
     assert found.as_good(alike)
-    assert not found.as_good(Compared("a", score, Score(0.1, 0.05), 1.0, ""))
+    assert not found.as_good(MethodResult("a", score, Score(0.1, 0.05), 1.0, ""))
     assert found.recommendation().endswith(
         "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
         "it. Close to it, and not shown to be worse: a."
@@ -371,16 +376,16 @@ def test_an_effect_in_words():
 
 def test_an_error_far_above_the_best_is_no_equal_of_it():
     """However wide the interval is of the difference between them."""
-    best = Compared(BIV, Score(0.082, 0.03), Score(0.0, 0.0), 1.0, "")
-    far = Compared("linear", Score(0.726, 0.4), Score(0.644, 0.39), 1.0, "")
+    best = MethodResult(BIV, Score(0.082, 0.03), Score(0.0, 0.0), 1.0, "")
+    far = MethodResult("linear", Score(0.726, 0.4), Score(0.644, 0.39), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = Comparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
+    found = MethodComparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
     assert not far.shown_worse
     assert not found.as_good(far)
     assert "not shown to be worse" not in found.recommendation()
     assert "too few to be sure: linear (0.726 of the label variance)." in found.recommendation()
-    assert [m["as_good_as_best"] for m in found.told()["methods"]] == [True, False]
-    assert " *" not in report.text(found).replace("* is beyond", "")
+    assert [m["as_good_as_best"] for m in found.record().to_json()["methods"]] == [True, False]
+    assert " *" not in report.text(found.record()).replace("* is beyond", "")
 
 
 def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypatch):
@@ -397,7 +402,7 @@ def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypat
         errors = [m.mse.value for m in found.methods]
         reordered += errors != sorted(errors)
     assert reordered  # otherwise this test would not see the difference
-    assert "in the order of their differences" in " ".join(report.text(found).split())
+    assert "in the order of their differences" in " ".join(report.text(found.record()).split())
 
 
 def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
@@ -416,18 +421,21 @@ def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
     assert found.recommendation().startswith(
         "Nothing follows from these errors: --target-std seems"
     )
-    assert found.told()["finding"]["kind"] == "misread"
+    assert found.record().to_json()["finding"]["kind"] == "misread"
     right = compare(LabelledTable.read(path, Target("y", variance="s")), folds=2)
     assert right.useful is True
-    assert "Finding" not in report.text(right)
+    assert right.finding.kind == "consistent"
+    assert "Finding about the error bars: the residuals of rows left out agree" in " ".join(
+        report.text(right.record()).split()
+    )
 
 
 def test_of_few_rows_there_is_no_recommendation():
-    best = Compared(BIV, Score(0.1, 0.01), Score(0.0, 0.0), 1.0, "")
-    other = Compared(L2, Score(0.4, 0.01), Score(0.3, 0.01), 1.0, "")
+    best = MethodResult(BIV, Score(0.1, 0.01), Score(0.0, 0.0), 1.0, "")
+    other = MethodResult(L2, Score(0.4, 0.01), Score(0.3, 0.01), 1.0, "")
     lower = Effect(0.7, 0.6, 0.8)
     few, enough = (
-        Comparison(rows, rows, 0, 2, 1.0, [best, other], {}, lower, lower, True, 0.0)
+        MethodComparison(rows, rows, 0, 2, 1.0, [best, other], {}, lower, lower, True, 0.0)
         for rows in (99, 100)
     )
     assert (few.useful, enough.useful) == (None, True)

@@ -10,7 +10,13 @@ import pytest
 import biv
 from biv.tables import LabelledTable, Target
 from biv.workflows import evidence, inspection
-from biv.workflows.evidence import Evidence, Judged
+from biv.workflows.evidence import Judged, TableEvidence
+from biv.workflows.evidence_parts import (
+    BinnedResiduals,
+    ErrorBarSummary,
+    IntervalCoverage,
+    WeightShares,
+)
 
 
 def table(tmp_path, rows=400, seed=0):
@@ -30,7 +36,7 @@ def judged(rows, predicted, tau2=0.0):
 
 def found(rows, predicted, tau2=0.0, **more):
     options = {"label_variance": 1.0, "tau2": tau2, "epsilon": None, "seen": None} | more
-    return Evidence.of(rows, judged(rows, predicted, tau2), **options)
+    return TableEvidence.of(rows, judged(rows, predicted, tau2), **options)
 
 
 def seen(rows, x):
@@ -42,40 +48,40 @@ def seen(rows, x):
 def test_it_goes_through_json_and_back(tmp_path):
     rows, x = table(tmp_path)
     own = found(rows, x, seen=seen(rows, x))
-    (tmp_path / "evidence.json").write_text(json.dumps(own.told()))
-    assert Evidence.read(tmp_path / "evidence.json") == own
+    (tmp_path / "evidence.json").write_text(json.dumps(own.to_json()))
+    assert TableEvidence.read(tmp_path / "evidence.json") == own
 
 
 def test_honest_error_bars_cover_what_they_say(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
     own = found(rows, x)  # predictions are the truth: all that is left is the labels' noise
-    for level, share in zip(own.coverage["level"], own.coverage["found"], strict=True):
+    for level, share in zip(own.coverage.level, own.coverage.found, strict=True):
         assert share == pytest.approx(level, abs=3.5 * np.sqrt(level * (1 - level) / 20_000))
 
 
 def test_coverage_by_hand():
     off = np.array([0.5, 1.5, 2.5, 0.1])
     width = NormalDist().inv_cdf(0.75)
-    assert evidence.coverage(off, [0.5])["found"] == [np.mean([o <= width for o in off])]
+    assert IntervalCoverage.of(off, [0.5]).found == [np.mean([o <= width for o in off])]
 
 
 def test_residuals_are_those_of_their_bins():
     rng = np.random.default_rng(0)
     variance, square = rng.random(100), rng.random(100)
-    bins = evidence.binned_residuals(variance, square)
+    bins = BinnedResiduals.of(variance, square)
     order = sorted(range(100), key=variance.__getitem__)
-    assert len(bins["mean"]) == 5  # of twenty rows at least
+    assert len(bins.mean) == 5  # of twenty rows at least
     for k in range(5):
         part = order[20 * k : 20 * (k + 1)]
-        assert bins["variance"][k] == pytest.approx(sum(variance[i] for i in part) / 20)
-        assert bins["mean"][k] == pytest.approx(sum(square[i] for i in part) / 20)
-        assert bins["stderr"][k] == pytest.approx(np.std([square[i] for i in part]) / np.sqrt(20))
+        assert bins.variance[k] == pytest.approx(sum(variance[i] for i in part) / 20)
+        assert bins.mean[k] == pytest.approx(sum(square[i] for i in part) / 20)
+        assert bins.stderr[k] == pytest.approx(np.std([square[i] for i in part]) / np.sqrt(20))
 
 
 def test_mean_squared_residuals_are_the_variances(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
     bins = found(rows, x, seen=seen(rows, x)).residuals
-    errors = (np.array(bins["mean"]) - bins["variance"]) / bins["stderr"]
+    errors = (np.array(bins.mean) - bins.variance) / bins.stderr
     assert np.abs(errors).max() < 4
     assert np.sqrt(np.mean(errors**2)) < 1.7
 
@@ -83,19 +89,19 @@ def test_mean_squared_residuals_are_the_variances(tmp_path):
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_shares_of_the_weight_by_hand(epsilon):
     finite = np.array([4.0, 1.0, 2.0])
-    shares = evidence.weight_shares(finite, epsilon, points=4)
+    shares = WeightShares.of(finite, epsilon=epsilon, points=4)
     weights = sorted((1 / (v + epsilon) for v in finite), reverse=True)
     expected = [sum(weights[:k]) / sum(weights) for k in range(4)]
-    np.testing.assert_allclose(shares["labels"], [0, 1 / 3, 2 / 3, 1])
-    np.testing.assert_allclose(shares["1/(σ²+ε)"], expected)
-    np.testing.assert_allclose(shares["all alike"], shares["labels"])
-    assert all(np.diff(own).min() >= 0 for own in shares.values())
+    np.testing.assert_allclose(shares.labels, [0, 1 / 3, 2 / 3, 1])
+    np.testing.assert_allclose(shares.with_epsilon, expected)
+    np.testing.assert_allclose(shares.equal, shares.labels)
+    assert all(np.diff(own).min() >= 0 for own in (shares.labels, *shares.curves().values()))
 
 
 def test_a_label_without_noise_has_all_the_weight_if_nothing_caps_it():
-    shares = evidence.weight_shares(np.array([0.0, 1.0, 1.0, 1.0]), 0.0, points=5)
-    assert shares["1/(σ²+ε)"] == [0.0, 1.0, 1.0, 1.0, 1.0]
-    assert "1/σ²" not in shares
+    shares = WeightShares.of(np.array([0.0, 1.0, 1.0, 1.0]), epsilon=0.0, points=5)
+    assert shares.with_epsilon == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert list(shares.curves()) == ["all alike", "1/(σ²+ε)"]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
@@ -105,20 +111,20 @@ def test_a_histogram_counts_every_positive_variance(scale, wide):
     variance = scale * (rng.gamma(0.3, size=500) if wide else rng.uniform(1, 2, 500))
     variance[:3] = 0.0
     variance[3] = np.inf
-    bars = evidence.error_bars(variance, scale, 0.1 * scale, None)
-    assert sum(bars["histogram"]) == 496
-    assert (bars["count"], bars["zeros"], bars["log"]) == (499, 3, wide)
-    assert len(bars["edges"]) == len(bars["histogram"]) + 1
+    bars = ErrorBarSummary.of(variance, scale, 0.1 * scale, None)
+    assert sum(bars.histogram) == 496
+    assert (bars.count, bars.zeros, bars.log) == (499, 3, wide)
+    assert len(bars.edges) == len(bars.histogram) + 1
     most = variance[np.isfinite(variance)].max() / scale  # in units of the label variance
-    assert bars["edges"][-1] == pytest.approx(most)
+    assert bars.edges[-1] == pytest.approx(most)
     finite = variance[np.isfinite(variance)] + 0.1 * scale
-    assert bars["worth"] == pytest.approx(finite.mean() * (1 / finite).mean())
+    assert bars.worth == pytest.approx(finite.mean() * (1 / finite).mean())
 
 
 def test_all_variances_zero_is_no_obstacle():
-    bars = evidence.error_bars(np.zeros(5), 1.0, 0.5, None)
-    assert sum(bars["histogram"]) == 0
-    assert bars["worth"] == pytest.approx(1.0)
+    bars = ErrorBarSummary.of(np.zeros(5), 1.0, 0.5, None)
+    assert sum(bars.histogram) == 0
+    assert bars.worth == pytest.approx(1.0)
 
 
 def test_the_rows_to_look_at_are_the_furthest_off_by_their_files(tmp_path):
@@ -128,13 +134,13 @@ def test_the_rows_to_look_at_are_the_furthest_off_by_their_files(tmp_path):
     x[20] -= 30.0
     look_at = found(rows, x).look_at
     assert len(look_at) == evidence.LOOKED_AT
-    assert look_at[0]["where"] == f"{tmp_path / 'b.csv'}, row 51"
-    assert look_at[1]["where"] == f"{tmp_path / 'a.csv'}, row 21"
-    offs = [row["off"] for row in look_at]
+    assert look_at[0].where == f"{tmp_path / 'b.csv'}, row 51"
+    assert look_at[1].where == f"{tmp_path / 'a.csv'}, row 21"
+    offs = [row.off for row in look_at]
     assert offs == sorted(offs, reverse=True)
     by_hand = abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150])
     assert offs[0] == pytest.approx(by_hand)
-    unsure = found(rows, x, tau2=9.0).look_at[0]["off"]  # the model's own error counts too
+    unsure = found(rows, x, tau2=9.0).look_at[0].off  # the model's own error counts too
     assert unsure == pytest.approx(abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150] + 9))
 
 
@@ -144,14 +150,14 @@ def test_ignored_labels_are_not_judged(tmp_path):
     rows.y[5] = 1e6
     own = found(rows, x)
     assert own.judged == 399
-    assert max(own.cloud["y"]) < 1e3
+    assert max(own.cloud.y) < 1e3
 
 
 def test_a_cloud_is_spread_over_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "POINTS", 9)
     rows, x = table(tmp_path)
     own = found(rows, x)
-    assert own.cloud["y"] == [rows.y[k] for k in (0, 50, 100, 150, 200, 249, 299, 349, 399)]
+    assert own.cloud.y == [rows.y[k] for k in (0, 50, 100, 150, 200, 249, 299, 349, 399)]
     assert own.judged == 400
 
 
@@ -160,9 +166,9 @@ def test_a_model_is_judged_on_what_its_networks_have_not_seen(tmp_path):
     model = biv.BIVRegressor(members=4, folds=4, max_epochs=3, random_state=0)
     with pytest.warns(UserWarning, match="max_epochs"):
         model.fit(rows.features, rows.y, y_var=rows.variance)
-    own = Evidence.of_model(model, rows)
-    np.testing.assert_allclose(own.cloud["predicted"], model.out_of_fold_)
-    np.testing.assert_allclose(own.cloud["std"], model.predict(rows.features, return_std=True)[1])
-    np.testing.assert_allclose(np.square(own.cloud["sigma"]), rows.variance)
+    own = TableEvidence.of_model(model, rows)
+    np.testing.assert_allclose(own.cloud.predicted, model.out_of_fold_)
+    np.testing.assert_allclose(own.cloud.std, model.predict(rows.features, return_std=True)[1])
+    np.testing.assert_allclose(np.square(own.cloud.sigma), rows.variance)
     assert own.tau2 == pytest.approx(float(model.tau2_))
-    assert own.bars["quantiles"]["1"] == rows.variance.max()
+    assert own.bars.quantiles["1"] == rows.variance.max()

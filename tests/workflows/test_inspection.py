@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 
 import biv
+from biv.report import conclusions
 from biv.report import inspection as report
 from biv.report.matplotlib_figures import save_figure
 from biv.tables import LabelledTable, Target
 from biv.workflows import inspect, inspection, relation
+from biv.workflows.evidence_parts import worth_of_weights
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,8 @@ def test_of_honest_error_bars_there_is_nothing_to_say(tmp_path):
     found = seen(columns(), tmp_path)
     assert not set(kinds(found)) - {"far off"}
     assert report.text(found).count("\n- ") == len(found.remarks)
-    assert "times as many labels would" in report.text(found).replace("\n", " ")
+    (worth,) = conclusions.expected_worth(found.worth, found.fit.tau2, found.finding.record())
+    assert worth in " ".join(report.text(found).split())
 
 
 def test_the_numbers(tmp_path):
@@ -60,7 +63,7 @@ def test_the_numbers(tmp_path):
     assert found.effective_sample_size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
     noise = variance + found.fit.tau2
     assert found.gain == pytest.approx(1 - 1 / (np.mean(1 / noise) * noise.mean()))
-    told = json.loads(json.dumps(found.told(), allow_nan=False))
+    told = json.loads(json.dumps(found.record().to_json(), allow_nan=False))
     assert told["rows"] == 300
     assert told["suggested_epsilon"] == pytest.approx(found.fit.epsilon / found.label_variance)
 
@@ -71,11 +74,9 @@ def test_the_worth_of_weights_is_that_of_a_weighted_mean():
     noise = rng.gamma(0.7, 2.0, size=200) + 0.1
     draws = rng.normal(size=(20_000, 200)) * np.sqrt(noise)
     plain, weighted = draws.mean(axis=1), draws @ (1 / noise) / (1 / noise).sum()
-    assert inspection.worth_of_weights(noise) == pytest.approx(
-        plain.var() / weighted.var(), rel=0.04
-    )
-    assert inspection.worth_of_weights(np.ones(3)) == 1.0
-    assert inspection.worth_of_weights(np.array([0.0, 1.0])) == np.inf
+    assert worth_of_weights(noise) == pytest.approx(plain.var() / weighted.var(), rel=0.04)
+    assert worth_of_weights(np.ones(3)) == 1.0
+    assert worth_of_weights(np.array([0.0, 1.0])) == np.inf
 
 
 def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
@@ -83,7 +84,7 @@ def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
     frame.loc[3, "s"] = 1e10
     found = seen(frame, tmp_path)
     assert kinds(found)["huge"].rows.endswith("row 4")
-    assert "by 100%" in report.text(found).replace("\n", " ")
+    assert "lower by 100%" in report.text(found).replace("\n", " ")
 
 
 def test_what_is_odd_is_found_with_its_rows(tmp_path):
@@ -152,7 +153,8 @@ def test_equal_error_bars_have_nothing_to_weigh(tmp_path):
     found = seen(frame, tmp_path)
     assert "equal" in kinds(found)
     assert found.gain == pytest.approx(0)
-    assert "What is to be gained" not in report.text(found)
+    assert "should be worth" not in report.text(found)
+    assert "weighting by them changes next to nothing" in " ".join(report.text(found).split())
 
 
 @pytest.mark.slow
@@ -167,9 +169,9 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     assert found.finding.kind == "nothing"
     told = report.text(found)
     assert "R²" not in told
-    assert "to be gained" not in told
+    assert "should be worth" not in told
     assert "Nothing about them" not in told
-    assert json.loads(json.dumps(found.told()))["finding"]["kind"] == "nothing"
+    assert json.loads(json.dumps(found.record().to_json()))["finding"]["kind"] == "nothing"
 
 
 @pytest.mark.parametrize("missing", [-99.0, 999.0])
@@ -189,7 +191,7 @@ def test_scores_of_error_bars_larger_than_the_noise_are_not_shown(tmp_path):
     found = inspection.examine(found.table, truth)
     assert found.finding.kind == "too large"
     assert "R²" not in report.text(found)  # above 1, and so of no use to anybody
-    assert "to be gained" not in report.text(found)
+    assert "should be worth" not in report.text(found)
 
 
 @pytest.mark.parametrize("rows", [5, 40])
@@ -216,12 +218,12 @@ def test_error_bars_of_few_repeats_are_asked_about(tmp_path):
     )
     real = 1 - np.mean((predicted - truth) ** 2) / np.var(truth)
     assert alike.value == pytest.approx(real, abs=3 * alike.stderr)
-    asked = report.disagreement(0.66, 0.02, 0.9, 0.03)
+    asked = conclusions.disagreement(0.66, 0.02, 0.9, 0.03)
     assert "How was σ obtained?" in asked[0]
-    assert not report.disagreement(0.88, 0.02, 0.9, 0.03)  # by chance
-    assert not report.disagreement(0.9, 0.02, 0.66, 0.03)
-    assert not report.disagreement(*[float("nan")] * 4)
-    assert not report.disagreement(0.9, 0.02, 1.165, 0.03)  # which is right of no model
+    assert not conclusions.disagreement(0.88, 0.02, 0.9, 0.03)  # by chance
+    assert not conclusions.disagreement(0.9, 0.02, 0.66, 0.03)
+    assert not conclusions.disagreement(*[float("nan")] * 4)
+    assert not conclusions.disagreement(0.9, 0.02, 1.165, 0.03)  # which is right of no model
     assert r2.value < alike.value
 
 

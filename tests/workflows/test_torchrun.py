@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from biv import cli
+from biv._utils.typed_json import to_json
 from biv.tables import Target
 from biv.training import load_checkpoint, save_checkpoint
 from biv.training.ranks import OtherRankError, Ranks
@@ -85,7 +86,7 @@ def test_several_processes_train_as_one(processes, table, tmp_path):
     alone = train(table, tmp_path / "alone", settings)
     told, said, code = run(processes, table, tmp_path / "model", *SHORT)
     assert code == 0, said
-    one, other = (a["result"]["train_loss"] for a in (alone.about, json.loads(told)))
+    one, other = (a["result"]["train_loss"] for a in (to_json(alone.about), json.loads(told)))
     assert len(one) == len(other) == 20
     np.testing.assert_allclose(other, one, rtol=0, atol=1e-5)
     for name, tensor in parameters(tmp_path / "alone").items():
@@ -163,12 +164,12 @@ def test_the_model_predicts(alone):
     error = np.mean((mean - true) ** 2) / np.var(true)
     assert error < 0.06
     # What it says of its own error, from 400 noisy labels alone.
-    about, result = folder.about, folder.about["result"]
+    about, result = folder.about, folder.about.result
     squared = np.mean((mean - true) ** 2)
-    for told in (result["mse"], float(std[0]) ** 2):
-        assert told == pytest.approx(squared, abs=4 * result["mse_stderr"])
-    assert 1 - error == pytest.approx(result["r2"], abs=4 * result["r2_stderr"])
-    assert (about["rows"], about["rows_held_out"]) == (3961, 402)
+    for told in (result.mse, float(std[0]) ** 2):
+        assert told == pytest.approx(squared, abs=4 * result.mse_stderr)
+    assert 1 - error == pytest.approx(result.r2, abs=4 * result.r2_stderr)
+    assert (about.rows, about.rows_held_out) == (3961, 402)
 
 
 @pytest.mark.slow
@@ -176,16 +177,16 @@ def test_what_is_learned_by_weighting(table, tmp_path):
     scores = {}
     for loss in ("biv", "l2", "cutoff", "iv"):
         settings = StreamSettings(loss=loss, batch_size=60, max_epochs=4)
-        scores[loss] = train(table, tmp_path / loss, settings).about["result"]["mse"]
+        scores[loss] = train(table, tmp_path / loss, settings).about.result.mse
     assert scores["biv"] < 0.7 * scores["l2"]
     assert set(map(np.isfinite, scores.values())) == {True}
 
 
 def test_epsilon_follows_the_residual_variance(alone, table, tmp_path):
-    assert 0 < alone[0].about["result"]["relative_epsilon"] < 0.04  # of .05 in the first epoch
+    assert 0 < alone[0].about.result.relative_epsilon < 0.04  # of .05 in the first epoch
     settings = StreamSettings(epsilon=0.2, batch_size=60, max_epochs=2)
-    found = train(table, tmp_path / "m", settings).about["result"]
-    assert found["relative_epsilon"] == pytest.approx(0.2)
+    found = train(table, tmp_path / "m", settings).about.result
+    assert found.relative_epsilon == pytest.approx(0.2)
 
 
 def interrupted(monkeypatch, at):
@@ -215,7 +216,7 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
     again = train(table, tmp_path / "cut", checkpoint_seconds=0.0, say=said.append)
     told = [line for line in said if "going on" in line]
     assert told == [f"going on with the training begun in {tmp_path / 'cut'}, at step {saved}"]
-    assert again.about["result"] == whole.about["result"]
+    assert again.about.result == whole.about.result
     found = load_file(tmp_path / "cut" / "model.safetensors")
     for name, tensor in load_file(tmp_path / "whole" / "model.safetensors").items():
         assert torch.equal(found[name], tensor)
@@ -260,9 +261,9 @@ def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_pa
             train(table, tmp_path / "cut", checkpoint_seconds=0.0)
     monkeypatch.setattr(streamed, "SHARDS", 12)
     again = train(table, tmp_path / "cut")
-    assert again.about["shards"] == 15
-    assert again.about["result"] == whole.about["result"]
-    assert train(table, tmp_path / "new").about["result"] != whole.about["result"]
+    assert again.about.shards == 15
+    assert again.about.result == whole.about.result
+    assert train(table, tmp_path / "new").about.result != whole.about.result
 
 
 @pytest.mark.parametrize("groups", [3, 9, 12, 13, 40])
@@ -290,7 +291,7 @@ def test_error_bars_of_zero_are_no_weights_of_iv(tmp_path):
     columns["v"][[3, 400]] = 0.0
     write(tmp_path / "t" / "a.parquet", columns)
     settings = StreamSettings(loss="iv", batch_size=60, max_epochs=1)
-    with pytest.raises(ValueError, match="2 error bars in column 'v' are 0, to which --loss iv"):
+    with pytest.raises(ValueError, match="2 error bars in column 'v' are 0, to which loss='iv'"):
         train(tmp_path / "t", tmp_path / "m", settings)
     assert not (tmp_path / "m").exists()
     train(tmp_path / "t", tmp_path / "m", StreamSettings(batch_size=60, max_epochs=1))
@@ -344,10 +345,12 @@ def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "model", checkpoint_seconds=0.0)
     other = StreamSettings(batch_size=50, max_epochs=1)
-    with pytest.raises(ValueError, match="unfinished training of other rows or settings: --force"):
+    with pytest.raises(
+        ValueError, match="unfinished training of other rows or settings: force=True"
+    ):
         train(table, tmp_path / "model", other)
     train(table, tmp_path / "model", other, force=True)
-    with pytest.raises(ValueError, match="holds a model already: --force replaces it"):
+    with pytest.raises(ValueError, match="holds a model already: force=True replaces it"):
         train(table, tmp_path / "model")
 
 
@@ -378,14 +381,14 @@ def test_categories_dates_and_gaps(tmp_path):
     write(tmp_path / "t" / "a.parquet", columns)
     folder = train(tmp_path / "t", tmp_path / "m", StreamSettings(batch_size=30, max_epochs=4))
     assert [c.kind for c in folder.schema.columns] == ["number"] * 3 + ["category", "date"]
-    with_colour = folder.about["result"]["mse"]
+    with_colour = folder.about.result.mse
     without = train(
         tmp_path / "t",
         tmp_path / "n",
         StreamSettings(batch_size=30, max_epochs=4),
         ignore=["colour"],
     )
-    assert with_colour < 0.7 * without.about["result"]["mse"]
+    assert with_colour < 0.7 * without.about.result.mse
     assert (
         cli.main(
             [
@@ -428,7 +431,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
         "(--keep name keeps it)",
     ):
         assert f"biv: note: {said}" in told.err
-    assert ModelFolder.read(tmp_path / "m").about["rows"] == 800
+    assert ModelFolder.read(tmp_path / "m").about.rows == 800
     clean = ["--stream", "--out", str(tmp_path / "n"), "--ignore", "v", "name", "--max-epochs", "1"]
     assert cli.main(["train", str(tmp_path / "t"), "--target", "y", *clean]) == 0
     assert "no error bars were given: all labels count alike" in capsys.readouterr().err
@@ -496,13 +499,13 @@ def test_rows_to_look_at_are_found_in_their_files(alone, table):
     """What a report says of a stream: of rows held out, each by its file and row."""
     told = ModelFolder.read(alone[1]).evidence
     assert told.rows == 1300 + 1250 + 1411
-    assert told.judged == alone[0].about["rows_held_out"] < 500
+    assert told.judged == alone[0].about.rows_held_out < 500
     files = set()
     for row in told.look_at:
-        path, _, number = row["where"].rpartition(", row ")
+        path, _, number = row.where.rpartition(", row ")
         found = pd.read_parquet(path).iloc[int(number) - 1]
-        assert found["y"] == row["y"]
-        assert found["v"] == pytest.approx(row["sigma"] ** 2)
+        assert found["y"] == row.y
+        assert found["v"] == pytest.approx(row.sigma**2)
         files.add(path)
     assert files == {str(path) for path in table.iterdir()}
 

@@ -222,7 +222,7 @@ def _lock(descriptor: int, path: Path, *, wait: bool = False) -> bool:
     except BlockingIOError:
         raise InUseError(
             f"{path} is being written by another process{_holder(descriptor)}: wait for it, or "
-            "choose another --out"
+            "write to another place"
         ) from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:

@@ -6,6 +6,7 @@ Neither NaN nor infinity is valid. No code of a file is run.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar
 
 import msgspec
+import numpy as np
 
 from biv._utils.messages import message_of, shortened
 
@@ -81,6 +83,37 @@ def convert(value: Any, kind: type[T]) -> T:
         (1.0, 2.5)
     """
     return msgspec.convert(value, kind)
+
+
+def to_json(value: Any) -> Any:
+    """Return a dataclass, or whatever holds some, as `json.dumps` takes it; `convert` reads it.
+
+    NaN and infinity become None, which JSON has in their place.
+
+    Example:
+        >>> to_json({"a": (1, np.float64(2.5), float("nan"))})
+        {'a': [1, 2.5, None]}
+    """
+    return _finite(msgspec.to_builtins(value, enc_hook=_builtin))
+
+
+def _builtin(value: Any) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_read(record: T) -> T:
+    """Return a record as it is once it has been written and read: None for NaN, and validated."""
+    return convert(to_json(record), type(record))
 
 
 def decode(content: str | bytes, kind: type[T]) -> T:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from biv._utils.atomic_files import WriteError
 from biv._utils.messages import shortened
+from biv._utils.wording import OPTIONS, worded
 
 if TYPE_CHECKING:
     from biv.tables import LabelledTable, Target
@@ -251,9 +252,9 @@ def described(table: LabelledTable) -> str:
     return f"{len(table):,} rows from {files}; {columns} to learn from ({told})"
 
 
-def note(text: str) -> None:
-    """Something to know, beside the results."""
-    print(f"biv: note: {text}", file=sys.stderr, flush=True)
+def note(message: str) -> None:
+    """Print something to know, beside the results."""
+    print(f"biv: note: {worded(message, OPTIONS)}", file=sys.stderr, flush=True)
 
 
 def note_no_error_bars(target: Target, learned_from: Iterable[str]) -> None:
@@ -278,19 +279,8 @@ def noted_warnings() -> Iterator[None]:
     """Warnings as notes, without the line of code that they come from."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_, **__: note(_as_options(str(message)))
+        warnings.showwarning = lambda warning, *_, **__: note(worded(warning, OPTIONS))
         yield
-
-
-def _as_options(text: str) -> str:
-    """What Python's users are told, for those of the command."""
-    for said, option in (
-        ("calibrate_variance=True", "--calibrate-variance"),
-        ("max_epochs=", "--max-epochs "),
-        (", or a larger learning_rate,", ""),
-    ):
-        text = text.replace(said, option)
-    return re.sub(r"\by_(var|std)\b", r"--target-\1", text)
 
 
 def written(
@@ -327,9 +317,9 @@ def written(
             return page
 
 
-def show(options: argparse.Namespace, told: Mapping[str, Any], text: str) -> None:
-    """The result, for a machine or for a person."""
+def show(options: argparse.Namespace, printed: Mapping[str, Any], text: str) -> None:
+    """Print the result, as JSON or as text."""
     if options.json:
-        print(json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(printed, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         print(text)

@@ -85,18 +85,20 @@ def call(options: argparse.Namespace) -> int:
             jobs=options.jobs or os.cpu_count() or 1,
             after_task=bar.update,
         )
-    told, text = found.told(), report.text(found)
+    record = found.record()
+    text = report.text(record)
 
     def write(path: Path) -> None:
         from biv.report import model_page
 
         assert found.evidence is not None
-        whole = model_page.of_comparison(found.evidence, told, options.command)
+        whole = model_page.of_comparison(found.evidence, record, options.command)
         whole.write(path, replace=options.force)
 
     choose = free if options.report is None else None
     written = _table_options.written(page, write, "the comparison itself is complete", choose)
     if written is not None:
         text += f"\n\n{written}"
-    _table_options.show(options, told | {"report": None if written is None else str(written)}, text)
+    printed = record.to_json() | {"report": None if written is None else str(written)}
+    _table_options.show(options, printed, text)
     return 0 if (written is None) == (page is None) else 1

@@ -59,9 +59,9 @@ def call(options: argparse.Namespace) -> int:
 
     choose = partial(_free_path, options) if options.picture is None else None
     written = _table_options.written(path, write, "the text is complete", choose)
-    told = seen.told() | {"picture": None if written is None else str(written)}
+    printed = seen.record().to_json() | {"picture": None if written is None else str(written)}
     text = f"{_table_options.described(table)}.\n\n{report.text(seen)}"
-    _table_options.show(options, told, text if written is None else f"{text}\n\n{written}")
+    _table_options.show(options, printed, text if written is None else f"{text}\n\n{written}")
     return 0 if (written is None) == (path is None) else 1
 
 

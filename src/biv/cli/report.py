@@ -82,11 +82,11 @@ def _of_model(path: Path, options: argparse.Namespace) -> None:
     from biv._utils import typed_json
     from biv.report import model_page
     from biv.workflows import ModelFolder
-    from biv.workflows.schemas import read_comparison
+    from biv.workflows.comparison_record import ComparisonRecord
 
     folder = ModelFolder.read(path)
     if options.comparison is not None:
-        comparison = read_comparison(options.comparison, folder.target.name)
+        comparison = ComparisonRecord.read(options.comparison, folder.target.name)
         folder = replace(folder, comparison=comparison)
     with typed_json.damaged(path, "cannot be shown"):
         page = model_page.of_model(folder, shlex.quote(str(path)))

@@ -6,13 +6,10 @@ import argparse
 import os
 import shlex
 import sys
-import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biv._utils.command_line import describe_command
-from biv._utils.messages import format_bytes, format_duration
 from biv._utils.pages import see
 from biv._utils.torchrun import launched
 from biv.cli import _table_options
@@ -21,6 +18,7 @@ from biv.losses import registry
 if TYPE_CHECKING:
     from biv.training.ranks import Ranks
     from biv.workflows import ModelFolder
+    from biv.workflows.comparison_record import ComparisonRecord
 
 STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
 
@@ -94,6 +92,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="multiply all variances by the factor that they seem to be off by",
     )
     model.add_argument("--jobs", type=int, default=1, help="threads; -1 for all (default: 1)")
+    _add_stream(parser)
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
+    )
+    parser.add_argument(
+        "--comparison",
+        type=Path,
+        metavar="JSON",
+        help="what `biv compare --json` printed, for the report",
+    )
+    _table_options.add_report(parser, "report.html in the folder")
+    _table_options.add_usual(parser)
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a table that is larger than memory."""
     stream = parser.add_argument_group("a table that is larger than memory, in Parquet files")
     stream.add_argument(
         "--stream",
@@ -113,17 +127,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stream.add_argument(
         "--checkpoint-seconds", type=float, help="between two checkpoints (default: 60)"
     )
-    parser.add_argument(
-        "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
-    )
-    parser.add_argument(
-        "--comparison",
-        type=Path,
-        metavar="JSON",
-        help="what `biv compare --json` printed, for the report",
-    )
-    _table_options.add_report(parser, "report.html in the folder")
-    _table_options.add_usual(parser)
 
 
 def call(options: argparse.Namespace) -> int:
@@ -135,7 +138,7 @@ def call(options: argparse.Namespace) -> int:
             raise ValueError(f"--{name.replace('_', '-')} is for --stream, or for torchrun")
     settings = _settings(options)
     _table_options.require_libraries()
-    from biv.workflows import ModelFolder
+    from biv.workflows import train_folder
     from biv.workflows.room import require_free
 
     require_free(options.out, force=options.force)
@@ -147,7 +150,7 @@ def call(options: argparse.Namespace) -> int:
         _table_options.note_no_error_bars(table.target, table.schema.names)
     _table_options.note_zeros(table)
     with _table_options.noted_warnings():
-        folder = ModelFolder.train(
+        folder = train_folder(
             options.out,
             table,
             settings,
@@ -158,19 +161,22 @@ def call(options: argparse.Namespace) -> int:
     return _show(options, folder, page)
 
 
-def _for_report(options: argparse.Namespace) -> tuple[Path | None, Mapping[str, Any] | None]:
+def _for_report(options: argparse.Namespace) -> tuple[Path | None, ComparisonRecord | None]:
     """Where the report goes, if to anywhere, and the comparison that it is to have."""
+    from biv.workflows.comparison_record import ComparisonRecord
     from biv.workflows.room import REPORT
-    from biv.workflows.schemas import read_comparison
 
     comparison = None
     if options.comparison is not None:
-        comparison = read_comparison(options.comparison, options.target)
+        comparison = ComparisonRecord.read(options.comparison, options.target)
     return _table_options.report_path(options, options.out / REPORT, made=options.out), comparison
 
 
 def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> int:
     """What came out, as text or JSON, and as a page; the exit code."""
+    from biv._utils.typed_json import to_json
+    from biv.report.training import text
+
     out = shlex.quote(str(options.out))
 
     def write(path: Path) -> None:
@@ -182,9 +188,9 @@ def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -
     report = _table_options.written(
         page, write, f"the model in {options.out} is complete, and `{again}` writes its report"
     )
-    told = {"model": str(options.out), "report": None if report is None else str(report)}
-    lines = [_text(folder.about), str(options.out), *([] if report is None else [str(report)])]
-    _table_options.show(options, told | dict(folder.about), "\n".join(lines))
+    printed = {"model": str(options.out), "report": None if report is None else str(report)}
+    lines = [text(folder), str(options.out), *([] if report is None else [str(report)])]
+    _table_options.show(options, printed | to_json(folder.about), "\n".join(lines))
     return 0 if report == page else 1
 
 
@@ -315,50 +321,3 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "random_state": options.seed,
         "verbose": sys.stderr.isatty(),
     }
-
-
-def _text(about: Any) -> str:
-    """What came out, in a few lines."""
-    from biv.estimator.findings import VOIDING
-    from biv.report.inspection import WIDTH, r2_in_words
-    from biv.report.trained import caveats
-
-    result = about["result"]
-    noisy = result["variance_factor_interval"] is not None
-    labels = "the true labels" if noisy else "the labels     "
-    best = f"Epoch {result['epoch']} of {result['epochs']} was the best"
-    if result["epoch"] == result["epochs"] < about["settings"]["max_epochs"]:
-        best += " (the last few had gained less than 1 %; more --patience may find a better one)"
-    said = caveats(result)
-    if noisy:
-        said = [f"Finding about the error bars: {result['finding']['text']}.", *said]
-    said = [textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in said]
-    void = noisy and result["finding"]["kind"] in VOIDING
-    lines = [
-        *(said if void else []),
-        f"{best}. On rows that a network has not seen:",
-        f"  R² to {labels}       {r2_in_words(result['r2'], result['r2_stderr'])}",
-        f"  mean squared error to them  {result['mse']:.4g} ± {result['mse_stderr']:.2g}; the "
-        f"label variance is {result['label_variance']:.4g}",
-    ]
-    if result["epsilon"] is not None:
-        lines.append(
-            f"  ε                           {result['epsilon']:.4g}, "
-            f"{result['relative_epsilon']:.3g} of the label variance"
-        )
-    if noisy:
-        alike = result["r2_all_labels_alike"], result["r2_all_labels_alike_stderr"]
-        lines += [
-            f"  effective sample size       {result['effective_sample_size']:,.0f} of "
-            f"{about['rows']:,} labels, by 1/(σ²+τ²)",
-            f"  with all labels alike       R² {r2_in_words(*alike)}, mean squared error "
-            f"{result['mse_all_labels_alike']:.4g} ± {result['mse_all_labels_alike_stderr']:.2g}",
-        ]
-        if about["settings"]["calibrate_variance"]:
-            lines.append(f"  σ² was multiplied by        {result['variance_factor']:.2f}")
-    lines += [] if void else said
-    lines.append(
-        f"{format_duration(about['seconds'])}, "
-        f"{format_bytes(about['peak_memory_bytes'])} of memory at the most."
-    )
-    return "\n".join(lines)

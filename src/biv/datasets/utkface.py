@@ -11,7 +11,8 @@ import numpy as np
 from biv._utils.cache import cache_dir
 from biv._utils.pages import helps_with
 from biv.images.archive import ARCHIVES
-from biv.images.dataset import CHANNELS, ImageDataset, decode, warn_of
+from biv.images.dataset import CHANNELS, ImageDataset
+from biv.images.decode import decode, warn_of
 
 SOURCE = "UTKFace, aligned and cropped (Zhang, Song and Qi, CVPR 2017)"
 LICENCE = "non-commercial research only; the images belong to their owners"

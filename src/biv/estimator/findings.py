@@ -6,8 +6,8 @@ so that they cannot contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from biv import metrics
 from biv._utils.pages import named
 from biv._utils.rank_correlation import ranks
+from biv._utils.wording import OPTIONS, Message, Setting, Wording, worded
 from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
@@ -28,24 +29,8 @@ REPEATED = 0.02  # share of the labels that one value of σ² must have to be lo
 VALUES_SHOWN = 4
 WIDE = 1e4  # range of σ² in a column of repeated values: no set of instruments differs by so much
 
-PYTHON = {
-    "variance": "y_var",
-    "std": "y_std",
-    "calibrate": "calibrate_variance=True",
-    "unknown": "pass NaN there, and unknown_variance='median' or 'estimate'",
-    "without": "fit without y_var and y_std",
-}
-OPTIONS = {
-    "variance": "--target-var",
-    "std": "--target-std",
-    "calibrate": "biv train --calibrate-variance",
-    "unknown": "leave these cells empty, and train with --unknown-variance median or estimate",
-    "without": "train without their column",
-}
-STREAMED = OPTIONS | {
-    "calibrate": "biv train --calibrate-variance, without --stream,",
-    "unknown": "leave these cells empty, and train with --unknown-variance median",
-}
+NAMES = {"variance": Setting("y_var"), "std": Setting("y_std")}
+CALIBRATE = Setting("calibrate_variance", True)
 INSTEAD = {  # what a column seems to hold, what to do with it, and how to give it then
     "variance": ("variances, σ²", "give it as", "variance"),
     "std": ("standard deviations, σ", "give it as", "std"),
@@ -64,6 +49,7 @@ TOO_LARGE = (
     "the squared error to the true labels would be below 0, which cannot be: the error bars are "
     "larger than the labels' noise. Check their units, and whether they are σ or σ²"
 )
+# Templates of messages: {numbers} is a factor with its interval.
 _OFF = (
     "by the residuals of rows left out, it should be multiplied by {numbers}. Check the units, "
     "whether the column is σ or σ², and the level of an interval; {calibrate} corrects a common "
@@ -95,11 +81,17 @@ class ErrorBarWarning(UserWarning):
     """A fit has found something about its error bars that should be looked at."""
 
 
-class FindingTold(TypedDict):
-    """A finding as JSON has it."""
+@dataclass(frozen=True, kw_only=True)
+class FindingRecord:
+    """A finding as files and reports keep it: its kind and its sentence."""
 
     kind: str
     text: str
+
+    @property
+    def voids_scores(self) -> bool:
+        """Whether scores that rest on these error bars mean nothing."""
+        return self.kind in VOIDING
 
 
 class Finding(NamedTuple):
@@ -114,7 +106,7 @@ class Finding(NamedTuple):
     """
 
     kind: str
-    text: str
+    text: Message
     factor: Factor
 
     @property
@@ -129,9 +121,9 @@ class Finding(NamedTuple):
             return self.factor.low > FAR_OFF or self.factor.high < 1 / FAR_OFF
         return self.kind not in SILENT
 
-    def told(self) -> FindingTold:
-        """As JSON has it."""
-        return {"kind": self.kind, "text": self.text}
+    def record(self, wording: Wording = OPTIONS) -> FindingRecord:
+        """Return the finding as files and reports keep it, worded for the command."""
+        return FindingRecord(kind=self.kind, text=worded(self.text, wording))
 
 
 def judge(
@@ -139,7 +131,6 @@ def judge(
     target: Array,
     variance: Array,
     taken: str | None = "variance",
-    names: Mapping[str, str] = PYTHON,
     *,
     calibrated: float | None = None,
 ) -> Finding:
@@ -154,7 +145,6 @@ def judge(
         variance: σ², as the error bars were read. A label whose σ² is not finite does not count.
         taken: What they were given as: "variance" or "std"; None if another reading cannot be, as
             with the ends of an interval.
-        names: Of the arguments that the sentence names, as in `PYTHON`.
         calibrated: What a fit has multiplied the variances by: then a factor is judged after that.
 
     Example:
@@ -172,28 +162,32 @@ y_std (see: biv docs error-bars)'
     if len(v) < FEWEST_JUDGED:
         return Finding(
             "few",
-            f"{len(v)} labels with an error bar are too few to judge the error bars by their "
-            f"residuals: at least {FEWEST_JUDGED} are needed",
+            Message(
+                "{count} labels with an error bar are too few to judge the error bars by their "
+                "residuals: at least {fewest} are needed",
+                count=len(v),
+                fewest=FEWEST_JUDGED,
+            ),
             Factor(np.nan, np.nan, np.nan),
         )
     typical = float(np.median(v))
     huge = v > WIDE * typical
     if typical > 0 and huge.mean() < REPEATED:  # a few labels that say nothing do not decide
         f, y, v = f[~huge], y[~huge], v[~huge]
-    finding = _judge(f, y, v, taken, names)
+    finding = _judge(f, y, v, taken)
     if calibrated is not None and finding.kind in ("factor", "nothing"):
-        return judge(f, y, max(calibrated, 0.0) * v, None, names)
+        return judge(f, y, max(calibrated, 0.0) * v, None)
     if finding.kind in (*SILENT, "follows"):
         return finding
     repeated = _repeated(v)
     rest = ~np.isin(v, repeated)
     if rest.sum() >= FEWEST_JUDGED and rest.sum() < len(v):
-        hangs_on_them = _judge(f[rest], y[rest], v[rest], taken, names).kind != finding.kind
+        hangs_on_them = _judge(f[rest], y[rest], v[rest], taken).kind != finding.kind
     else:
         hangs_on_them = bool(len(repeated) > 1 and v.max() > WIDE * v.min())
     if not hangs_on_them:
         return finding
-    return finding._replace(kind="placeholders", text=_placeholders(v, repeated, names))
+    return finding._replace(kind="placeholders", text=_placeholders(v, repeated))
 
 
 def _repeated(variance: Array) -> Array:
@@ -203,21 +197,28 @@ def _repeated(variance: Array) -> Array:
     return np.asarray(values[many][np.argsort(-counts[many], kind="stable")])
 
 
-def _placeholders(variance: Array, repeated: Array, names: Mapping[str, str]) -> str:
+def _placeholders(variance: Array, repeated: Array) -> Message:
     shown = ", ".join(f"{np.sqrt(value):.4g}" for value in repeated[:VALUES_SHOWN])
     more = ", ..." if len(repeated) > VALUES_SHOWN else ""
     sharing = int(np.isin(variance, repeated).sum())
-    advice = f"Where an error bar is unknown, {names['unknown']}"
-    if sharing == len(variance):  # then none would be left
-        advice = f"If so, {names['without']}"
-    return (
-        f"{sharing:,} of {len(variance):,} labels share a few error bars (σ = {shown}{more}), "
-        "which the residuals of rows left out do not bear out: are they placeholders? "
-        f"{advice}{named('error-bars')}"
+    advice = Message(
+        "Where an error bar is unknown, pass NaN (in a file, leave the cell empty), and choose "
+        "with {unknown} what takes its place",
+        unknown=Setting("unknown_variance"),
+    )
+    return Message(
+        "{sharing:,} of {count:,} labels share a few error bars (σ = {shown}), which the residuals "
+        "of rows left out do not bear out: are they placeholders? {advice}{page}",
+        sharing=sharing,
+        count=len(variance),
+        shown=shown + more,
+        # If all are placeholders, no error bar would be left.
+        advice="If so, fit without error bars" if sharing == len(variance) else advice,
+        page=named("error-bars"),
     )
 
 
-def _judge(f: Array, y: Array, v: Array, taken: str | None, names: Mapping[str, str]) -> Finding:
+def _judge(f: Array, y: Array, v: Array, taken: str | None) -> Finding:
     found = factor(f, y, v)
     following = _following(f, y, v)
     if abs(following) > FOLLOWING:
@@ -225,18 +226,23 @@ def _judge(f: Array, y: Array, v: Array, taken: str | None, names: Mapping[str, 
     reading = None if taken is None else _other_reading(f, y, v, taken)
     if reading is not None:
         held, do, instead = INSTEAD[reading]
-        text = (
-            f"{names[str(taken)]} seems to hold {held}, by the residuals of rows left out: {do} "
-            f"{names[instead]}{named('error-bars')}"
+        message = Message(
+            "{column} seems to hold {held}, by the residuals of rows left out: {do} {instead}"
+            "{page}",
+            column=NAMES[str(taken)],
+            held=held,
+            do=do,
+            instead=NAMES[instead],
+            page=named("error-bars"),
         )
-        return Finding("misread", text, found)
+        return Finding("misread", message, found)
     kind = _size(f, y, v, found)
     which = kind
     if kind == "factor" or (kind == "undecided" and found.high < LIKE_ONE[0]):
         which += " below 1" if found.value < 1 else " above 1"
     numbers = f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
-    text = _TEXTS[which].format(numbers=numbers, calibrate=names["calibrate"])
-    return Finding(kind, text, found)
+    message = Message(_TEXTS[which], numbers=numbers, calibrate=CALIBRATE)
+    return Finding(kind, message, found)
 
 
 def _other_reading(f: Array, y: Array, v: Array, taken: str) -> str | None:
@@ -305,11 +311,13 @@ def _following(f: Array, y: Array, v: Array) -> float:
     return float((residual @ variance - own * other) / np.sqrt(apart)) if apart > 0 else 0.0
 
 
-def _follows(correlation: float) -> str:
+def _follows(correlation: float) -> Message:
     way = "high" if correlation > 0 else "low"
-    return (
-        f"of labels with the same prediction, those that are {way} have the larger error bars "
-        f"(rank correlation {correlation:+.2f}): they seem to be computed from the noisy labels, "
-        "as √n of a count n is, and weighting by them biases predictions"
-        f"{named('error-bars')}"
+    return Message(
+        "of labels with the same prediction, those that are {way} have the larger error bars (rank "
+        "correlation {correlation:+.2f}): they seem to be computed from the noisy labels, as √n of "
+        "a count n is, and weighting by them biases predictions{page}",
+        way=way,
+        correlation=correlation,
+        page=named("error-bars"),
     )

@@ -21,6 +21,7 @@ from biv import metrics
 from biv._utils import arrays, typed_json
 from biv._utils.pages import helps_with, see
 from biv._utils.warnings import warn
+from biv._utils.wording import Message, Setting
 from biv.epsilon import EpsilonPolicy
 from biv.estimator import error_bars, fitted_json, model_file
 from biv.estimator.columns import column_names, warn_of_copies, without_identifiers
@@ -392,8 +393,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen = [part.ensemble for part in self._fitted.parts]
         if any(ensemble.epoch == self.max_epochs for ensemble in chosen):
             warn(
-                f"the last of max_epochs={self.max_epochs} epochs was the best: with more, or a "
-                "larger learning_rate, it may become better",
+                Message(
+                    "the last of {epochs} epochs was the best: with more{rate} it may become "
+                    "better",
+                    epochs=Setting("max_epochs", self.max_epochs),
+                    rate=Message(", or a larger {rate},", rate=Setting("learning_rate")),
+                ),
                 ConvergenceWarning,
             )
         warn_if_negative(min(float(ensemble.scores.min()) for ensemble in chosen))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from biv import metrics
 from biv._utils.pages import named
 from biv._utils.warnings import warn
+from biv._utils.wording import Message, Setting
 from biv.estimator import error_bars, findings
 from biv.estimator.diagnostics import LabelDiagnostics
 from biv.estimator.error_bars import ErrorBars, Factor
@@ -102,8 +103,12 @@ class TrainingLabels:
         for factor in factors:
             if np.isnan(factor.value):
                 raise ValueError(
-                    "calibrate_variance=True needs error bars that differ between labels: else "
-                    f"their factor cannot be told from the model's own error{named('checking')}"
+                    Message(
+                        "{calibrate} needs error bars that differ between labels: else their "
+                        "factor cannot be told from the model's own error{page}",
+                        calibrate=Setting("calibrate_variance", True),
+                        page=named("checking"),
+                    )
                 )
             if factor.value <= 0:
                 warn(

@@ -37,7 +37,7 @@ Reason = Callable[[str], str | None]
 Content = bytes | str  # of a file, or why there is none
 
 
-class Files(ABC):
+class ImageFiles(ABC):
     """Files by their names, below `source`.
 
     Attributes:
@@ -55,7 +55,7 @@ class Files(ABC):
         """Every name with its bytes; or with what is against it, and then it is not read."""
 
 
-def open_files(source: Path, ignore: Iterable[Path] = ()) -> Files:
+def open_files(source: Path, ignore: Iterable[Path] = ()) -> ImageFiles:
     """A folder without the files to be ignored, or an archive.
 
     Raises:
@@ -68,7 +68,7 @@ def open_files(source: Path, ignore: Iterable[Path] = ()) -> Files:
     raise FileNotFoundError(f"{source} is neither a folder of images nor an archive of them")
 
 
-class Folder(Files):
+class Folder(ImageFiles):
     """Subfolders too, but not those that are links, which may lead in circles."""
 
     def __init__(self, source: Path, ignore: Iterable[Path]) -> None:
@@ -133,7 +133,7 @@ def _state(state: os.stat_result) -> tuple[int, int, int]:
     return state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
-class Archive(Files):
+class Archive(ImageFiles):
     """A zip file, or a tar file, compressed or not, of which every byte is looked at."""
 
     def __init__(self, source: Path) -> None:

@@ -15,9 +15,10 @@ from biv._utils.messages import shortened
 from biv._utils.pages import helps_with
 from biv._utils.warnings import warn
 from biv.images.archive import Folder
-from biv.images.dataset import CHANNELS, REPEATED, SHOWN, ImageDataset, decode, warn_of
+from biv.images.dataset import CHANNELS, ImageDataset
+from biv.images.decode import REPEATED, SHOWN, decode, warn_of
 from biv.tables.files import Files
-from biv.tables.labelled import Target
+from biv.tables.target import Target
 
 UNNAMED = "not named in the table"
 UNLABELLED = "without a label in the table"

@@ -17,7 +17,7 @@ from torch import Tensor
 from biv import noise as noises
 from biv.datasets import load_bike, load_bike_2011, load_utkface, split_rows
 from biv.images import ImageDataset, Pixels
-from biv.images.dataset import counted
+from biv.images.decode import counted
 from biv.losses import registry
 from biv.losses.modules import VarianceLoss
 from biv.models import MLP, ResNet18

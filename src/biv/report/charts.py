@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 LIGHT_PAGE, DARK_PAGE = "#f6f7f9", "#1d2026"  # behind the charts, as the style sheet has it
+Z = 1.96  # standard errors to each side of a 95 % interval
 CONTRAST = 3.0  # what stands out enough to be seen: W3C's rule for graphics
 DARK_CONTRAST = 4.5  # thin lines on black want more
 
@@ -131,7 +132,7 @@ class Series:
     hollow: bool = False
     bare: bool = False
 
-    def told(self, names: Sequence[str]) -> dict[str, Any]:
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """In what JSON has."""
         own: dict[str, Any] = {
             "n": names.index(self.name),
@@ -198,13 +199,13 @@ class Panel:
         """What is to be seen, and where."""
         return f"{self.title}. {self.says}" if self.title else self.says
 
-    def told(self, names: Sequence[str]) -> dict[str, Any]:
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """In what JSON has."""
         return {
             "title": self.title,
             "x": self.x,
             "y": self.y,
-            "series": [series.told(names) for series in self.series],
+            "series": [series.to_json(names) for series in self.series],
             "log": self.log,
             "xRange": None if self.x_range is None else rounded(self.x_range),
             "yRange": None if self.y_range is None else rounded(self.y_range),
@@ -236,7 +237,7 @@ class Chart:
         others = itertools.cycle(DASHES)
         return {name: SOLID if name == solid else next(others) for name in names}
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """In what JSON has."""
         names, dashes = list(self.colours), self.dashes()
         return {
@@ -249,7 +250,7 @@ class Chart:
                 }
                 for name, colour in self.colours.items()
             ],
-            "panels": [panel.told(names) for panel in self.panels],
+            "panels": [panel.to_json(names) for panel in self.panels],
         }
 
     def html(self) -> str:

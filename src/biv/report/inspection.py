@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biv.estimator.findings import SILENT
+from biv.report import conclusions
+from biv.report.charts import Z
+from biv.report.conclusions import WIDTH, r2_in_words
 from biv.report.matplotlib_figures import STYLE
 from biv.workflows import Inspection
-from biv.workflows.evidence import binned_residuals, weight_shares
+from biv.workflows.evidence_parts import BinnedResiduals, WeightShares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 100
 POINTS = 4000  # shown at most, of a cloud
 BINS = 60
-LEAST_GAP = 0.02  # between two R², that is worth a word
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
 def text(seen: Inspection) -> str:
     """For a terminal."""
     fit, scale = seen.fit, seen.label_variance
-    low, *_, high = seen.quantiles.values()
     shares = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
     lines = [
         f"Labels {seen.table.target.name!r}: mean {np.mean(seen.table.y):.4g}, variance "
@@ -42,22 +41,16 @@ def text(seen: Inspection) -> str:
         f"Weights 1/σ² alone would rest on {seen.effective_sample_size:,.1f} of "
         f"{np.isfinite(seen.variance).sum():,} labels (effective sample size).",
     ]
-    finding = seen.finding
+    finding = seen.finding.record()
     if not finding.voids_scores:
         lines.append(
             f"A quick fit on {fit.rows:,} rows reaches R² {r2_in_words(fit.r2)} to the true labels "
             f"of rows that it has not seen; if all labels count alike in it, R² is "
             f"{r2_in_words(fit.r2_alike)}. The fit's own error has a variance τ² of {fit.tau2:.4g}."
         )
-        if low < high:
-            lines += disagreement(fit.r2, fit.r2_stderr, fit.r2_alike, fit.r2_alike_stderr)
-    if low < high and finding.kind in (*SILENT, "factor"):
-        lines.append(
-            f"What is to be gained, if they are right: as far as the noise of the labels is what "
-            f"limits a model, weights 1/(σ²+τ²) lower its variance by {seen.gain:.0%}, as "
-            f"{seen.worth:.3g} times as many labels would."
-        )
-    lines.append(f"Finding: {finding.text}.")
+        lines += conclusions.disagreement(fit.r2, fit.r2_stderr, fit.r2_alike, fit.r2_alike_stderr)
+    lines += conclusions.expected_worth(seen.worth, fit.tau2, finding)
+    lines += conclusions.finding_in_words(finding)
     lines.append(
         f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): the "
         "τ² of a shorter fit before, or a fifth of it where that predicts better. `biv train` "
@@ -65,11 +58,10 @@ def text(seen: Inspection) -> str:
     )
     nothing = f"Nothing {'' if finding.kind in SILENT else 'else '}about them looks odd."
     lines += ["", "To look at:" if seen.remarks else nothing]
-    for remark in seen.remarks:
-        end = "?" if remark.kind in ("zero", "duplicated") else "."
-        lines.append(f"- {remark.text}{end}")
-        if remark.rows:
-            lines.append(f"  {remark.rows}")
+    for sentence, rows in conclusions.remarks_in_words([r.record() for r in seen.remarks]):
+        lines.append(f"- {sentence}")
+        if rows:
+            lines.append(f"  {rows}")
     wrapped = (
         textwrap.fill(
             line,
@@ -82,29 +74,6 @@ def text(seen: Inspection) -> str:
         for line in lines
     )
     return "\n".join(wrapped)
-
-
-def r2_in_words(value: float | None, stderr: float | None = None) -> str:
-    """R², with its standard error if that is given; an undefined one is NaN, or None in JSON."""
-    if value is None or math.isnan(value):
-        return "undefined (the labels vary no more than their noise explains)"
-    return f"{value:.3f}" + ("" if stderr is None else f" ± {stderr:.3f}")
-
-
-def disagreement(r2: float, stderr: float, alike: float, alike_stderr: float) -> list[str]:
-    """How σ was obtained, where R² is lower by the reliable labels than with all labels alike.
-
-    Where each σ² is unbiased but scatters, as it does if it comes from a few repeats, the score
-    with all labels alike is right, and the other too low. It is not right if it is above 1.
-    """
-    close = max(LEAST_GAP, 2 * math.hypot(stderr, alike_stderr))
-    if not alike - r2 > close or alike > 1 + 2 * alike_stderr:
-        return []
-    return [
-        f"How was σ obtained? R² is {r2:.3f} by the labels of small error bars, but {alike:.3f} "
-        "with all labels alike, and the second is right if each σ comes from a few repeats, of "
-        "which some are small by chance (see: biv docs checking)."
-    ]
 
 
 def draw(seen: Inspection) -> Figure:
@@ -165,9 +134,9 @@ def _cloud(axes: Axes, seen: Inspection) -> None:
 
 def _weight_shares(axes: Axes, seen: Inspection) -> None:
     finite = seen.variance[np.isfinite(seen.variance)]
-    labels, *ways = weight_shares(finite, seen.fit.epsilon).items()
-    for (name, share), colour in zip(ways, (GREY, BLUE, ORANGE), strict=False):
-        axes.plot(labels[1], share, color=colour, label=name)
+    shares = WeightShares.of(finite, epsilon=seen.fit.epsilon)
+    for (name, share), colour in zip(shares.curves().items(), (GREY, BLUE, ORANGE), strict=False):
+        axes.plot(shares.labels, share, color=colour, label=name)
     axes.set(
         title="Which share of the labels holds the weight?",
         xlabel="share of the labels, the best first",
@@ -182,8 +151,17 @@ def _residuals(axes: Axes, seen: Inspection) -> None:
     own = seen.variance[fit.places]
     square = (seen.table.y[fit.places] - fit.predicted) ** 2
     used = np.isfinite(own) & np.isfinite(square)
-    x, mean, error = map(np.array, binned_residuals(own[used], square[used]).values())
-    axes.errorbar(x, mean, 1.96 * error, fmt="o", markersize=3, color=BLUE, label="found, 95 %")
+    bins = BinnedResiduals.of(own[used], square[used])
+    x = np.array(bins.variance)
+    axes.errorbar(
+        x,
+        bins.mean,
+        Z * np.array(bins.stderr),
+        fmt="o",
+        markersize=3,
+        color=BLUE,
+        label="found, 95 %",
+    )
     axes.plot(x, x + fit.tau2, color=ORANGE, label="σ² + τ²")
     if (x > 0).all() and _log(x):
         axes.set_xscale("log")

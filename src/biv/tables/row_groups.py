@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from biv._utils.messages import message_of
-from biv.tables.files import PARQUET, Files, Part, file_state, kind, require_arrow
+from biv.tables.files import Files, file_state
+from biv.tables.part import PARQUET, Part, kind, require_arrow
 
 
 class RowGroup(NamedTuple):

@@ -95,8 +95,8 @@ class Encoding:
             None if weight is None else _column(weight),
         )
 
-    def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
         return {
             "encoder": self.encoder.to_json(),
             "features": [self.features.mean.tolist(), self.features.std.tolist()],
@@ -105,8 +105,8 @@ class Encoding:
         }
 
     @classmethod
-    def from_told(cls, content: Mapping[str, Any]) -> Encoding:
-        """Back from JSON."""
+    def from_json(cls, content: Mapping[str, Any]) -> Encoding:
+        """Return the encoding that JSON describes."""
         told = typed_json.convert(content, EncodingTold)
         return cls(
             FeatureEncoder.from_json(told["encoder"]),

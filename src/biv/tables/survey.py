@@ -12,16 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from biv._utils import validation
+from biv._utils.wording import Message, Setting
 from biv.preprocessing.encoder import MISSING, Categorical, FeatureEncoder, Numeric
 from biv.preprocessing.scaling import SQUARABLE, FeatureScaler, LabelScaler
-from biv.tables.files import Part, require_pandas
-from biv.tables.labelled import Target
+from biv.tables.part import Part, require_pandas
 from biv.tables.row_groups import RowGroups
 from biv.tables.schema import Schema
 from biv.tables.statistics import LabelGroups, Moments
+from biv.tables.target import Target
 
 Floats = npt.NDArray[np.float64]
 
+KNOWN = Message(
+    "known ({median} puts the median in its place)", median=Setting("unknown_variance", "median")
+)
 MOST_HELD_OUT, SHARE_HELD_OUT = 65_536, 0.1  # rows, and of the rows
 
 
@@ -130,9 +134,7 @@ class Reader:
         if self.unknown == "raise":
             for name in self.target.error_bars:
                 missing = unknown & ~part.known(name)
-                part.refuse(
-                    name, missing, "known (--unknown-variance median puts the median in its place)"
-                )
+                part.refuse(name, missing, KNOWN)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,18 @@
-"""A table of one's own: what its error bars are worth, a model in a folder, methods compared."""
+"""What to do with a table: inspect its error bars, compare methods, train a model, predict."""
 
-from biv.workflows.comparison import Comparison, compare
+from biv.workflows.comparison import compare
 from biv.workflows.inspection import Inspection, inspect
+from biv.workflows.method_comparison import MethodComparison
 from biv.workflows.model_folder import ModelFolder
 from biv.workflows.prediction import write_predictions
+from biv.workflows.train import train_folder
 
 __all__ = [
-    "Comparison",
     "Inspection",
+    "MethodComparison",
     "ModelFolder",
     "compare",
     "inspect",
+    "train_folder",
     "write_predictions",
 ]

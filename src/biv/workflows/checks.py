@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from biv._utils.messages import in_shell, shortened
+from biv._utils.messages import shortened
 from biv._utils.pages import see
+from biv._utils.wording import Message, Setting
 from biv.preprocessing.leakage import integer_ids, label_copies
 from biv.tables import LabelledTable, Target
 from biv.tables.schema import Schema
@@ -51,10 +52,17 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         count = int(np.isnan(variance).sum())
         first = table.where(int(np.flatnonzero(np.isnan(variance))[0]))
         raise ValueError(
-            f"{first}, column {names} must have an error bar; it is missing there and in "
-            f"{count - 1} other rows: --unknown-variance median puts the median in its place, "
-            "and --unknown-variance estimate what their residuals say"
-            f"{see('variance')}"
+            Message(
+                "{first}, column {names} must have an error bar; it is missing there and in "
+                "{others} other rows: {median} puts the median in its place, and {estimate} what "
+                "their residuals say{see}",
+                first=first,
+                names=names,
+                others=count - 1,
+                median=Setting("unknown_variance", "median"),
+                estimate=Setting("unknown_variance", "estimate"),
+                see=see("variance"),
+            )
         )
     known = variance[~np.isnan(variance)]
     if not known.any():
@@ -74,14 +82,14 @@ def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> I
         features: A pandas frame of them.
         keep: Columns that nothing is to be said about.
     """
-    for name, reason in schema.ignored.items():
-        hint = f" (--keep {in_shell(name)} keeps it)" if name in schema.identifiers else ""
-        yield f"column {shortened(name)} was left out: {reason}{hint}"
+    yield from schema.left_out()
     numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
     for name in integer_ids((name, features[name].to_numpy()) for name in numbers):
-        yield (
-            f"column {shortened(name)} holds mostly distinct integers: if it is an identifier, "
-            f"leave it out (--ignore {in_shell(name)})"
+        yield Message(
+            "column {name} holds mostly distinct integers: if it is an identifier, leave it out "
+            "({ignore})",
+            name=shortened(name),
+            ignore=Setting("ignore", [name]),
         )
 
 
@@ -106,10 +114,16 @@ def refuse_copies(
     for label, values in labels:
         if found := label_copies(columns, values):
             names = list(map(str, found))
-            quoted = " ".join(map(in_shell, names))
             listed = ", ".join(f"{shortened(name)} ({found[name]:+.4f})" for name in names)
             raise ValueError(
-                f"{source}: columns to learn from must not repeat the label; by their rank "
-                f"correlations with {shortened(label)}, these do: {listed}. Leave them out with "
-                f"--ignore {quoted}, or learn from them all the same with --keep {quoted}"
+                Message(
+                    "{source}: columns to learn from must not repeat the label; by their rank "
+                    "correlations with {label}, these do: {listed}. Leave them out with {ignore}, "
+                    "or learn from them all the same with {keep}",
+                    source=source,
+                    label=shortened(label),
+                    listed=listed,
+                    ignore=Setting("ignore", names),
+                    keep=Setting("keep", names),
+                )
             )

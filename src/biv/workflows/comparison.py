@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +12,18 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv._utils import validation
-from biv._utils.pages import named
 from biv.estimator import error_bars
-from biv.estimator.error_bars import ErrorBars, is_impossible
-from biv.estimator.findings import FEWEST_JUDGED, TOO_LARGE, VOIDING, FindingTold
-from biv.estimator.model_file import plain
+from biv.estimator.error_bars import ErrorBars
 from biv.estimator.parameters import UNKNOWN
 from biv.losses.weights import inverse_variance_weights
 from biv.metrics import Score
 from biv.tables import LabelledTable
 from biv.workflows.checks import require_learnable
-from biv.workflows.evidence import Evidence, Judged
+from biv.workflows.comparison_record import Effect
+from biv.workflows.evidence import Judged, TableEvidence
 from biv.workflows.inspection import QuickFit, examine
-from biv.workflows.methods import BIV, BLIND, L2, SHUFFLED, Rows, estimated_variance, methods
+from biv.workflows.method_comparison import INTERVAL, MethodComparison, MethodResult
+from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, estimated_variance, methods
 from biv.workflows.relation import goes_with_label, label_correlation
 
 Floats = npt.NDArray[np.float64]
@@ -33,250 +31,7 @@ Floats = npt.NDArray[np.float64]
 FEWEST_ROWS = 30
 ROWS = 10_000  # compared at most, unless more are asked for
 FOLDS = 5
-INTERVAL = 1.96  # standard errors to each side: 95 %
-CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label variance, or of itself
 FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has no answer here
-
-
-class Effect(NamedTuple):
-    """How much lower one error is than another, as a share of the other, with a 95 % interval.
-
-    An error to the true labels that is not even one standard error above 0 counts as so much.
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        if self.value < 0:
-            return f"{-self.value:.1%} ({-self.high:.1%} to {-self.low:.1%}) higher"
-        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%}) lower"
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One method.
-
-    Attributes:
-        name: Of the method.
-        mse: The noise-corrected mean squared error of rows left out, to their true labels.
-        to_best: By how much it exceeds that of the best, paired.
-        seconds: Of all folds.
-        chosen: What it chose itself, in the first fold.
-    """
-
-    name: str
-    mse: Score
-    to_best: Score
-    seconds: float
-    chosen: str
-
-    @property
-    def shown_worse(self) -> bool:
-        """Whether the best is shown to be better."""
-        return self.to_best.value > INTERVAL * self.to_best.stderr
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Methods, the best first, and what follows from them.
-
-    The order is that of the paired differences, which vary less than the errors and weigh labels by
-    1/(σ²+ε), not by its square. Where two methods are close, their errors may be in another order.
-
-    Attributes:
-        rows: How many were compared.
-        rows_in_all: Out of so many with a label.
-        unknown: Rows whose error bar is unknown.
-        folds: Of the cross-validation.
-        label_variance: In squared units of the label.
-        methods: The best first.
-        failed: Methods that have no answer here, with the reason.
-        gain: How much lower BIV's error is than L2's.
-        control: How much lower BIV's error is than with the same variances on the wrong rows.
-        weighted: Whether reliable labels counted more in the scores.
-        correlation: Of σ² with the label, by ranks.
-        alike: How much lower BIV's error is than L2's if all labels count alike, as a share of the
-            label variance; None unless error bars go with the label, where the two may disagree.
-        target: The label's name.
-        evidence: What a report shows of the table and of BIV's predictions.
-        unknown_variance: σ² of the labels whose error bar is unknown; None if there are none.
-    """
-
-    rows: int
-    rows_in_all: int
-    unknown: int
-    folds: int
-    label_variance: float
-    methods: list[Compared]
-    failed: dict[str, str]
-    gain: Effect
-    control: Effect
-    weighted: bool
-    correlation: float
-    alike: Effect | None = None
-    target: str = ""
-    evidence: Evidence | None = None
-    unknown_variance: float | None = None
-
-    @property
-    def best(self) -> Compared:
-        """The best of the methods that may be used; the control is none of them."""
-        return next(method for method in self.methods if method.name != SHUFFLED)
-
-    def as_good(self, method: Compared) -> bool:
-        """Whether a method may be used instead of the best: not shown to be worse, and close to it.
-
-        An error far above the lowest one is no equal because the rows are too few to be sure.
-        """
-        close = max(CLOSE * self.label_variance, CLOSE_TO_BEST * self.best.mse.value)
-        return not method.shown_worse and method.to_best.value <= close
-
-    @property
-    def finding(self) -> FindingTold | None:
-        """What the residuals of rows left out say about the error bars."""
-        return None if self.evidence is None else self.evidence.finding
-
-    @property
-    def useful(self) -> bool | None:
-        """Whether the error bars make the model better; None if these rows do not tell."""
-        if self.void or self.disputed or self.rows < FEWEST_JUDGED:
-            return None
-        if self.gain.low > 0 and self.control.low > 0:
-            return True
-        return False if self.gain.high < 0 else None
-
-    @property
-    def void(self) -> str:
-        """Why nothing follows from these errors; empty if something does.
-
-        Error bars of other rows leave the comparison valid: that they do not help is its result.
-        """
-        if self.finding is not None and self.finding["kind"] in VOIDING - {"nothing"}:
-            return self.finding["text"]
-        if any(is_impossible(*method.mse) for method in self.methods):
-            return TOO_LARGE + named("error-bars")
-        return ""
-
-    @property
-    def disputed(self) -> bool:
-        """Whether reliable labels and all labels alike say the opposite."""
-        if self.alike is None:
-            return False
-        return (self.gain.low > 0 > self.alike.high) or (self.gain.high < 0 < self.alike.low)
-
-    def recommendation(self) -> str:
-        """In plain words: use the error bars or not, and with what."""
-        if why := self.void:
-            return f"Nothing follows from these errors: {why}."
-        return f"{self._whether()} {self._with_what()}"
-
-    def _whether(self) -> str:
-        if self.rows < FEWEST_JUDGED:
-            return (
-                f"{self.rows} rows are too few to tell whether the error bars are worth using: at "
-                f"least {FEWEST_JUDGED} are needed."
-            )
-        if self.disputed:
-            return (
-                "These labels do not decide it. Error bars go with the label (rank correlation "
-                f"{self.correlation:+.2f}): with them the networks' error is {self.gain} by the "
-                f"reliable labels, but {self.alike} with all labels alike (there, of the label "
-                "variance). If error bars were computed from noisy labels, as √n of a count n is, "
-                "believe the latter; if noisy labels are off to one side, as at a limit of "
-                "detection, the former."
-            )
-        if self.useful:
-            return (
-                f"Use the error bars: with them the networks' error is {self.gain} than without, "
-                f"and {self.control} than with the same ones on the wrong rows.{self._both_ways()}"
-            )
-        if self.useful is False:
-            return f"Do not use the error bars: with them the networks' error is {self.gain}."
-        if self.gain.low > 0:
-            return (
-                f"With the error bars the networks' error is {self.gain} than without, but "
-                f"{self.control} than with the same error bars on the wrong rows: that they know "
-                "which labels are good is not shown."
-            )
-        return (
-            f"These {self.rows:,} rows do not show that error bars matter to the networks: with "
-            f"them, the error is {self.gain}."
-        )
-
-    def _both_ways(self) -> str:
-        """Where weighted scores are not of all labels alike, what the others say."""
-        if self.alike is None:
-            return ""
-        return (
-            f" Error bars go with the label (rank correlation {self.correlation:+.2f}), so that "
-            f"this is of one end of the labels; with all labels alike the error is {self.alike} "
-            "(there, of the label variance)."
-        )
-
-    def _with_what(self) -> str:
-        best = self.best
-        others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
-        alike = [m.name for m in others if self.as_good(m)]
-        open_ = [m for m in others if not m.shown_worse and m.name not in alike]
-        use = "makes no use of" if best.name in BLIND else "uses"
-        whose = "By the reliable labels, the" if self.disputed else "The"
-        text = f"{whose} lowest error is that of {best.name}, which {use} them"
-        if best.name != BIV and BIV in alike:
-            text += "; BIV's cannot be told from it"
-            alike.remove(BIV)
-        text += "."
-        if alike:
-            text += f" Close to it, and not shown to be worse: {'; '.join(alike)}."
-        if open_:
-            errors = "; ".join(
-                f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"
-                for m in open_
-            )
-            text += f" Far above it, though these rows are too few to be sure: {errors}."
-        return text
-
-    def told(self) -> dict[str, Any]:
-        """In what JSON has."""
-        rows = [
-            {
-                "method": m.name,
-                "mse": m.mse.value,
-                "mse_stderr": m.mse.stderr,
-                "mse_over_label_variance": m.mse.value / self.label_variance,
-                "above_best": m.to_best.value,
-                "above_best_stderr": m.to_best.stderr,
-                "as_good_as_best": self.as_good(m),
-                "shown_worse_than_best": m.shown_worse,
-                "seconds": m.seconds,
-                "chosen": m.chosen,
-            }
-            for m in self.methods
-        ]
-        return dict(
-            plain(
-                {
-                    "target": self.target,
-                    "rows": self.rows,
-                    "rows_in_all": self.rows_in_all,
-                    "rows_of_unknown_variance": self.unknown,
-                    "unknown_variance": self.unknown_variance,
-                    "folds": self.folds,
-                    "label_variance": self.label_variance,
-                    "methods": rows,
-                    "failed": self.failed,
-                    "gain": self.gain._asdict(),
-                    "control": self.control._asdict(),
-                    "weighted_scores": self.weighted,
-                    "rank_correlation_with_label": self.correlation,
-                    "gain_all_labels_alike": None if self.alike is None else self.alike._asdict(),
-                    "finding": self.finding,
-                    "use_error_bars": self.useful,
-                    "recommendation": self.recommendation(),
-                }
-            )
-        )
 
 
 class _Outcome(NamedTuple):
@@ -299,7 +54,7 @@ def compare(
     seed: int = 0,
     jobs: int = 1,
     after_task: Callable[[], object] = lambda: None,
-) -> Comparison:
+) -> MethodComparison:
     """Cross-validate all methods on the same folds, and score them against the noisy labels.
 
     The scores are noise-corrected (:func:`biv.metrics.noise_corrected_mse`), with one ε for all
@@ -309,7 +64,7 @@ def compare(
 
     Args:
         table: With error bars; rows where that is infinite, or the weight 0, are left out, as they
-            are from :meth:`ModelFolder.train`.
+            are from :func:`train_folder`.
         folds: Of the cross-validation.
         rows: Compare on so many at most, drawn by lot; None for all.
         weighted: Whether reliable labels count more in the scores, which are less noisy then, but
@@ -333,7 +88,7 @@ def compare(
         raise ValueError(f"unknown must be one of {', '.join(UNKNOWN)}; found {unknown!r}")
     require_learnable(table, unknown=unknown)
     places = _usable(table, rows, seed)
-    data = Rows(table.features, table.y, table.variance, table.weight).at(places)
+    data = RowSubset(table.features, table.y, table.variance, table.weight).at(places)
     if len(data.y) < max(FEWEST_ROWS, 2 * folds):
         raise ValueError(
             f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label whose "
@@ -344,23 +99,11 @@ def compare(
         data = data._replace(variance=np.where(np.isnan(data.variance), taken, data.variance))
     order = np.random.default_rng(seed).permutation(len(data.y))
     parts = [np.sort(part) for part in np.array_split(order, folds)]
-    outcomes = list(_outcomes(data, parts, seed, jobs, after_task))
-    predictions, failed, seconds, chosen = {}, {}, {}, {}
-    for name in methods():
-        own = sorted((o for o in outcomes if o.method == name), key=lambda o: o.fold)
-        without = [o for o in own if o.predicted is None]
-        if without:
-            failed[name] = without[0].said
-            continue
-        whole = np.empty(len(data.y))
-        for outcome in own:
-            assert outcome.predicted is not None
-            whole[parts[outcome.fold]] = outcome.predicted
-        predictions[name], chosen[name] = whole, own[0].said
-        seconds[name] = sum(outcome.seconds for outcome in own)
+    done, failed = _gathered(_outcomes(data, parts, seed, jobs, after_task), parts)
     for name in (BIV, L2, SHUFFLED):
         if name in failed:
             raise ValueError(f"{name} has no answer here: {failed[name]}")
+    predictions = {name: method.predicted for name, method in done.items()}
     scores = _Scores(data, parts, predictions, weighted)
     ranked = sorted(predictions, key=lambda name: scores.difference(name, BIV).value)
     best = next(name for name in ranked if name != SHUFFLED)
@@ -369,29 +112,60 @@ def compare(
     if weighted and goes_with_label(data.y, data.variance):
         all_alike = _Scores(data, parts, predictions, weighted=False)
         alike = _effect(all_alike.difference(L2, BIV), label_variance)
-    return Comparison(
-        len(data.y),
-        len(table),
-        int(np.isnan(table.variance).sum()),
-        folds,
-        label_variance,
-        [
-            Compared(n, scores.mse[n], scores.difference(n, best), seconds[n], chosen[n])
+    return MethodComparison(
+        rows=len(data.y),
+        rows_in_all=len(table),
+        unknown=int(np.isnan(table.variance).sum()),
+        folds=folds,
+        label_variance=label_variance,
+        methods=[
+            MethodResult(
+                n, scores.mse[n], scores.difference(n, best), done[n].seconds, done[n].chosen
+            )
             for n in ranked
         ],
-        failed,
-        scores.effect(BIV, L2),
-        scores.effect(BIV, SHUFFLED),
-        weighted,
-        label_correlation(data.y, data.variance),
-        alike,
-        table.target.name,
-        _evidence(table, places, data, predictions[BIV], label_variance, seed),
-        taken,
+        failed=failed,
+        gain=scores.effect(BIV, L2),
+        control=scores.effect(BIV, SHUFFLED),
+        weighted=weighted,
+        correlation=label_correlation(data.y, data.variance),
+        alike=alike,
+        target=table.target.name,
+        evidence=_evidence(table, places, data, predictions[BIV], label_variance, seed),
+        unknown_variance=taken,
     )
 
 
-def _taken(variance: Floats, data: Rows, unknown: str, seed: int) -> float | None:
+class _Done(NamedTuple):
+    """One method on all folds: predictions of every row, what it chose, and its duration."""
+
+    predicted: Floats
+    chosen: str
+    seconds: float
+
+
+def _gathered(
+    outcomes: Iterable[_Outcome], parts: list[Any]
+) -> tuple[dict[str, _Done], dict[str, str]]:
+    """Return the methods that have an answer on every fold, and why the others have none."""
+    by_method: dict[str, list[_Outcome]] = {name: [] for name in methods()}
+    for outcome in outcomes:
+        by_method[outcome.method].append(outcome)
+    done, failed = {}, {}
+    for name, unordered in by_method.items():
+        each = sorted(unordered, key=lambda outcome: outcome.fold)
+        whole = np.empty(sum(map(len, parts)))
+        for outcome in each:
+            if outcome.predicted is None:
+                failed[name] = outcome.said
+                break
+            whole[parts[outcome.fold]] = outcome.predicted
+        else:
+            done[name] = _Done(whole, each[0].said, sum(outcome.seconds for outcome in each))
+    return done, failed
+
+
+def _taken(variance: Floats, data: RowSubset, unknown: str, seed: int) -> float | None:
     """The variance of labels whose error bar is unknown; None if all are known."""
     if not np.isnan(variance).any():
         return None
@@ -403,11 +177,11 @@ def _taken(variance: Floats, data: Rows, unknown: str, seed: int) -> float | Non
 def _evidence(
     table: LabelledTable,
     places: Any,
-    data: Rows,
+    data: RowSubset,
     predicted: Floats,
     label_variance: float,
     seed: int,
-) -> Evidence:
+) -> TableEvidence:
     """Of BIV's predictions for rows that were left out."""
     y, variance = data.y, data.variance
     tau2 = metrics.residual_variance(predicted, y, variance)
@@ -417,7 +191,7 @@ def _evidence(
         interval = (factor - INTERVAL * stderr, factor + INTERVAL * stderr)
     fit = QuickFit(len(places), tau2, tau2, float("nan"), factor, interval, places, predicted)
     std = np.full(len(places), np.sqrt(tau2))
-    return Evidence.of(
+    return TableEvidence.of(
         table,
         Judged(places, predicted, std, variance),
         label_variance=label_variance,
@@ -440,7 +214,7 @@ def _usable(table: LabelledTable, rows: int | None, seed: int) -> npt.NDArray[np
 
 
 def _outcomes(
-    data: Rows, parts: list[Any], seed: int, jobs: int, after_task: Callable[[], object]
+    data: RowSubset, parts: list[Any], seed: int, jobs: int, after_task: Callable[[], object]
 ) -> Iterable[_Outcome]:
     from joblib import Parallel, delayed
 
@@ -451,7 +225,7 @@ def _outcomes(
         yield outcome
 
 
-def _task(data: Rows, left_out: Any, name: str, fold: int, seed: int) -> _Outcome:
+def _task(data: RowSubset, left_out: Any, name: str, fold: int, seed: int) -> _Outcome:
     from threadpoolctl import threadpool_limits
 
     kept = np.setdiff1d(np.arange(len(data.y)), left_out)
@@ -473,7 +247,7 @@ class _Scores:
     """Errors to the true labels, and their differences, all by the same weights."""
 
     def __init__(
-        self, data: Rows, parts: list[Any], predictions: dict[str, Floats], weighted: bool
+        self, data: RowSubset, parts: list[Any], predictions: dict[str, Floats], weighted: bool
     ) -> None:
         self.data, self.parts, self.predictions = data, parts, predictions
         self.how: dict[str, Any] = {"weighted": weighted, "sample_weight": data.weight}

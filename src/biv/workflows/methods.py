@@ -30,7 +30,7 @@ BIV, L2, SHUFFLED = "BIV", "L2", "BIV, shuffled variances"
 BLIND = (L2, "boosting (scikit-learn)", "LightGBM")  # methods that make no use of error bars
 
 
-class Rows(NamedTuple):
+class RowSubset(NamedTuple):
     """Some rows of a table; methods are given a finite variance of each."""
 
     features: Any
@@ -38,23 +38,25 @@ class Rows(NamedTuple):
     variance: Floats
     weight: Floats | None
 
-    def at(self, places: Any) -> Rows:
+    def at(self, places: Any) -> RowSubset:
         """Those at some places."""
         weight = None if self.weight is None else self.weight[places]
-        return Rows(self.features.iloc[places], self.y[places], self.variance[places], weight)
+        return RowSubset(self.features.iloc[places], self.y[places], self.variance[places], weight)
 
 
-Method = Callable[[Rows, Any, int], "tuple[Floats, str]"]
+Method = Callable[[RowSubset, Any, int], "tuple[Floats, str]"]
 
 
 def _networks(loss: str) -> Method:
-    def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+    def fit_predict(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
         return _network(train, new, seed, loss=loss)[:2]
 
     return fit_predict
 
 
-def _network(train: Rows, new: Any, seed: int, **settings: Any) -> tuple[Floats, str, BIVRegressor]:
+def _network(
+    train: RowSubset, new: Any, seed: int, **settings: Any
+) -> tuple[Floats, str, BIVRegressor]:
     kept = tuple(train.features.columns)  # what to leave out was decided when they were read
     model = BIVRegressor(**NETWORKS, keep=kept, random_state=seed, **settings)
     model.fit(train.features, train.y, y_var=train.variance, sample_weight=train.weight)
@@ -62,7 +64,7 @@ def _network(train: Rows, new: Any, seed: int, **settings: Any) -> tuple[Floats,
     return model.predict(new), told, model
 
 
-def estimated_variance(rows: Rows, seed: int) -> float:
+def estimated_variance(rows: RowSubset, seed: int) -> float:
     """Estimate one variance of all labels whose variance is unknown (NaN), from residuals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -70,7 +72,7 @@ def estimated_variance(rows: Rows, seed: int) -> float:
     return float(model.unknown_variance_)
 
 
-def _shuffled(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+def _shuffled(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
     """The same weights on the wrong rows: variances shuffled, and ε that of the right ones."""
     _, _, right = _network(train, new, seed, loss="biv")
     order = np.random.default_rng(seed).permutation(len(train.y))
@@ -82,13 +84,13 @@ def _shuffled(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
 def _thresholds(loss: str) -> Method:
     """C is what predicts those training rows best that a network has not seen."""
 
-    def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+    def fit_predict(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
         return _best_threshold(loss, train, new, seed)
 
     return fit_predict
 
 
-def _best_threshold(loss: str, train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+def _best_threshold(loss: str, train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
     own = train.variance
     thresholds = {float(np.quantile(own, q)) for q in CUTOFFS} | {float(own.mean())}
     weight = None if train.weight is None else train.weight[:, None]
@@ -103,7 +105,7 @@ def _best_threshold(loss: str, train: Rows, new: Any, seed: int) -> tuple[Floats
     return predicted, told
 
 
-def _weights(train: Rows, epsilon: float | None = None) -> Floats:
+def _weights(train: RowSubset, epsilon: float | None = None) -> Floats:
     """Of mean 1, as limits on leaves and ridges expect it."""
     if epsilon is None:
         epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, train.variance)
@@ -112,7 +114,7 @@ def _weights(train: Rows, epsilon: float | None = None) -> Floats:
     return np.asarray(weight / weight.mean())
 
 
-def _linear(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:  # noqa: ARG001
+def _linear(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:  # noqa: ARG001
     """Weights 1/(σ²+τ²), τ² that of a first fit; a ridge keeps collinear columns in check."""
     from sklearn.linear_model import Ridge
 
@@ -129,7 +131,7 @@ def _linear(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:  # noqa: AR
 
 
 def _trees(make: Callable[[int], Any], *, weighted: bool) -> Method:
-    def fit_predict(train: Rows, new: Any, seed: int) -> tuple[Floats, str]:
+    def fit_predict(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
         encoder = FeatureEncoder.fit(train.features)
         weight = _weights(train) if weighted else train.weight
         model = make(seed).fit(encoder(train.features), train.y, sample_weight=weight)

@@ -15,9 +15,12 @@ import numpy as np
 
 from biv._utils.atomic_files import complete_or_none
 from biv._utils.messages import shortened
+from biv._utils.wording import Message, Setting
 from biv.estimator.fitted import RowError
-from biv.tables.files import PARQUET, Files, Part, is_compressed, kind, require_arrow, separator
+from biv.tables.files import Files, is_compressed, separator
+from biv.tables.part import PARQUET, Part, kind, require_arrow
 from biv.workflows.model_folder import ModelFolder, Predicted
+from biv.workflows.room import FORCE
 
 
 def write_predictions(
@@ -58,7 +61,12 @@ def write_predictions(
         files.require(needed)
     if taken := [n for n in names if n in files.columns]:
         raise ValueError(
-            f"{files} has a column {shortened(taken[0])} already: choose another name with --name"
+            Message(
+                "{files} has a column {taken} already: choose another name with {name}",
+                files=files,
+                taken=shortened(taken[0]),
+                name=Setting("name"),
+            )
         )
     kinds = {kind(path) for path in files.paths}
     if kinds != {kind(out)}:
@@ -96,7 +104,9 @@ def _predicted(folder: ModelFolder, part: Part) -> Predicted:
 def require_free(out: Path, *, force: bool) -> None:
     """Refuse a file that exists, unless it is to be replaced."""
     if out.exists() and not force:
-        raise ValueError(f"{out} is there already: --force replaces it")
+        raise ValueError(
+            Message("{out} is there already: {force} replaces it", out=out, force=FORCE)
+        )
 
 
 def _writer(file: BinaryIO, out: Path, files: Files, names: list[str]) -> Any:

@@ -8,10 +8,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from biv._utils.atomic_files import exclusive, remove, remove_leftover
+from biv._utils.wording import Message, Setting
 from biv.workflows.staging import Staging
 
 MODEL, ABOUT, UNFINISHED = "model.safetensors", "about.json", "unfinished-{}.pt"
 EVIDENCE, COMPARISON, REPORT = "evidence.json", "comparison.json", "report.html"
+FORCE = Setting("force", True)
 FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which they are replaced
 
 
@@ -62,7 +64,12 @@ def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
         raise _holds_a_model(folder)
     if others:
         raise ValueError(
-            f"{folder} holds an unfinished training of other rows or settings: --force discards it"
+            Message(
+                "{folder} holds an unfinished training of other rows or settings: {force} discards "
+                "it",
+                folder=folder,
+                force=FORCE,
+            )
         )
 
 
@@ -82,8 +89,10 @@ def require_free(folder: Path, *, force: bool) -> None:
 
 
 def _holds_a_model(folder: Path) -> ValueError:
-    message = f"{folder} holds a model already: --force replaces it"
+    message = Message(
+        "{folder} holds a model already: {force} replaces it", folder=folder, force=FORCE
+    )
     if not (folder / REPORT).exists():
         path, out = shlex.quote(str(folder)), shlex.quote(str(folder / REPORT))
-        message += f"; its report can be written by `biv report {path} --out {out}`"
+        message = message + f"; its report can be written by `biv report {path} --out {out}`"
     return ValueError(message)

@@ -97,7 +97,7 @@ class StreamPlan:
         """Return the plan as JSON."""
         return {
             "shards": self.shards,
-            "encoding": self.encoding.told(),
+            "encoding": self.encoding.to_json(),
             "recipe": asdict(self.network),
             "learning_rate": self.learning_rate,
         }
@@ -117,7 +117,7 @@ class StreamPlan:
         with typed_json.damaged(checkpoint, INCOMPLETE):
             return cls(
                 validation.integer("shards", content["shards"], at_least=1, at_most=row_groups),
-                Encoding.from_told(content["encoding"]),
+                Encoding.from_json(content["encoding"]),
                 typed_json.convert(content["recipe"], MLP),
                 typed_json.convert(content["learning_rate"], float),
             )

@@ -18,7 +18,7 @@ import torch
 from biv._utils import typed_json
 from biv._utils.messages import shortened
 from biv._utils.warnings import warn
-from biv.estimator import findings
+from biv._utils.wording import STREAM_OPTIONS, Message, Setting
 from biv.estimator.ensembles import AVERAGING, WEIGHT_DECAY
 from biv.estimator.fit_output import PILOT_EPSILON
 from biv.estimator.model_file import plain
@@ -37,12 +37,14 @@ from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
 from biv.training.streamed import INCOMPLETE, HeldOutRows, StreamedTraining, read_checkpoint
 from biv.workflows.checks import column_remarks, refuse_copies
-from biv.workflows.evidence import Evidence
-from biv.workflows.model_folder import ModelFolder, peak_memory, summary
+from biv.workflows.comparison_record import ComparisonRecord
+from biv.workflows.evidence import TableEvidence
+from biv.workflows.model_folder import ModelFolder
 from biv.workflows.room import UNFINISHED, held, require_free, require_room
 from biv.workflows.stream_model import fitted_regressor
 from biv.workflows.stream_plan import StreamPlan, StreamSettings
 from biv.workflows.stream_survey import ColumnChoice, agreed_schema, surveys_of
+from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
 SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
 MOST_LOSSES = 10_000  # that are kept of a training
@@ -64,7 +66,7 @@ def train_streamed(
     checkpoint_seconds: float = 60.0,
     say: Callable[[str], object] = lambda _: None,
     progress: bool = True,
-    comparison: Mapping[str, Any] | None = None,
+    comparison: ComparisonRecord | None = None,
     command: str | None = None,
 ) -> ModelFolder | None:
     """Train one network on Parquet files that are never wholly in memory, and write its folder.
@@ -250,8 +252,10 @@ def _training(
 def _warn_about_epochs(training: StreamedTraining, settings: StreamSettings) -> None:
     if training.stopping.epoch == settings.max_epochs:
         warn(
-            f"the last of max_epochs={settings.max_epochs} epochs was the best: with more it "
-            "may become better"
+            Message(
+                "the last of {epochs} epochs was the best: with more it may become better",
+                epochs=Setting("max_epochs", settings.max_epochs),
+            )
         )
     warn_if_negative(min(training.stopping.scores))
 
@@ -261,7 +265,7 @@ def _finished(
     plan: StreamPlan,
     training: StreamedTraining,
     settings: StreamSettings,
-    comparison: Mapping[str, Any] | None,
+    comparison: ComparisonRecord | None,
     command: str | None,
     start: float,
 ) -> ModelFolder:
@@ -281,24 +285,24 @@ def _finished(
         schema,
         target,
     )
-    evidence = Evidence.of_model(model, rows, seed=settings.seed, names=findings.STREAMED)
+    evidence = TableEvidence.of_model(model, rows, seed=settings.seed, wording=STREAM_OPTIONS)
     evidence = replace(evidence, rows=survey.rows)
-    result = summary(model, held_out.y, held_out.variance, held_out.weight)
-    result |= _thinned(training.losses) | {"finding": evidence.finding}
-    about = {
-        "command": command,
-        "files": {str(path): count for path, count in files.items()},
-        "rows": survey.rows,
-        "rows_without_label": survey.unlabelled,
-        "rows_held_out": len(held_out),
-        "processes": training.ranks.size,
-        "shards": plan.shards,
-        "steps": training.step,
-        "settings": plain(asdict(settings) | {"calibrate_variance": False}),
-        "result": result,
-        "seconds": time.perf_counter() - start,
-        "peak_memory_bytes": peak_memory(),
-    }
+    losses, steps = _thinned(training.losses)
+    result = FitRecord.of(model, held_out.y, held_out.variance, held_out.weight)
+    about = TrainingRecord(
+        command=command,
+        files={str(path): count for path, count in files.items()},
+        rows=survey.rows,
+        rows_without_label=survey.unlabelled,
+        rows_held_out=len(held_out),
+        processes=training.ranks.size,
+        shards=plan.shards,
+        steps=training.step,
+        settings=plain(asdict(settings) | {"calibrate_variance": False}),
+        result=replace(result, train_loss=losses, train_loss_steps=steps, finding=evidence.finding),
+        seconds=time.perf_counter() - start,
+        peak_memory_bytes=peak_memory(),
+    )
     return ModelFolder(model, schema, target, about, evidence, comparison)
 
 
@@ -344,11 +348,11 @@ def _tell_of_gaps(survey: Survey, target: Target) -> None:
         )
 
 
-def _thinned(losses: Sequence[float]) -> dict[str, Any]:
+def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
     """The loss of every step, or the mean of so many steps that there are not too many numbers."""
     every = -(-len(losses) // MOST_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
-    return {"train_loss": plain(means), "train_loss_steps": every}
+    return plain(means), every
 
 
 def _require_learnable(
@@ -368,9 +372,15 @@ def _require_learnable(
         if not sum(surveys[group].learned for group in groups):
             paths = sorted({str(table.groups[group].path) for group in groups})
             raise ValueError(
-                f"shard {number} of {len(dealt)} has no row to learn from ({', '.join(paths[:3])}):"
-                f" every shard must have rows with a {shortened(target.name)}; choose fewer with "
-                "--shards"
+                Message(
+                    "shard {number} of {count} has no row to learn from ({paths}): every shard "
+                    "must have rows with a {label}; choose fewer with {shards}",
+                    number=number,
+                    count=len(dealt),
+                    paths=", ".join(paths[:3]),
+                    label=shortened(target.name),
+                    shards=Setting("shards"),
+                )
             )
     if not survey.labels.count:
         names = " and ".join(map(shortened, target.error_bars))
@@ -385,8 +395,14 @@ def _require_learnable(
     if not accepted and target.error_bars and survey.labels.trusted:
         names = " and ".join(map(shortened, target.error_bars))
         raise ValueError(
-            f"{table.files}: {survey.labels.trusted:,} error bars in column {names} are 0, to "
-            f"which --loss {settings.loss} would give an infinite weight: biv takes them"
+            Message(
+                "{files}: {count:,} error bars in column {names} are 0, to which {loss} would give "
+                "an infinite weight: biv takes them",
+                files=table.files,
+                count=survey.labels.trusted,
+                names=names,
+                loss=Setting("loss", settings.loss),
+            )
         )
     if sum(map(len, survey.held_out)) < 2:
         raise ValueError(
@@ -403,7 +419,7 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
     own = plain(asdict(settings))
-    text = json.dumps([files, groups, schema.told(), asdict(target), own], sort_keys=True)
+    text = json.dumps([files, groups, schema.to_json(), asdict(target), own], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -20,18 +20,8 @@ from biv.paper.store import Result, Store
 from biv.paper.summary import Summary, summarise
 from biv.paper.verdicts import EQUAL_WITHIN, Comparison, Finding
 from biv.report.charts import BLACK, BLUE, ORANGE, Chart, Colour, Panel, Series
-from biv.report.page import (
-    Bullets,
-    Cell,
-    Commands,
-    Figure,
-    Figures,
-    Page,
-    Section,
-    Table,
-    Text,
-    made,
-)
+from biv.report.page import Page, made
+from biv.report.parts import Bullets, Cell, Commands, Figure, Figures, Section, Table, Text
 
 POINTS = 150  # of a curve, at most: more than a screen shows of it
 MOST_SEEDS = 1000  # that a report is of; a damaged store may name any

@@ -1,0 +1,308 @@
+"""The parts of a table's evidence: each is a record, with how it is computed from arrays.
+
+Field names are those of evidence.json. Where JSON names a field by its formula, such as 1/(σ²+ε),
+the record is a msgspec Struct, which can rename its fields; a dataclass cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from biv._utils.typed_json import Count, NonNegative, Number, Positive
+from biv.losses.weights import effective_batch_size, inverse_variance_weights
+
+Floats = npt.NDArray[np.float64]
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+BINS, RESIDUAL_BINS, FEWEST_IN_BIN = 50, 20, 20
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 0.95, 0.99)
+WIDE = 30.0  # ratio of the largest to the smallest value from which an axis is logarithmic
+
+Squarable = Annotated[float, Meta(ge=-1e150, le=1e150)]
+Deviation = Annotated[float, Meta(ge=0, le=1e150)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSample:
+    """A sample of the rows that predictions are judged on.
+
+    Attributes:
+        y: Labels.
+        sigma: Their error bars, σ; 0 where there are none.
+        predicted: Predictions.
+        std: Standard deviations of these, without the noise of the labels.
+    """
+
+    y: list[Squarable]
+    sigma: list[Deviation]
+    predicted: list[Squarable]
+    std: list[Deviation]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinnedResiduals:
+    """Mean squared residuals of rows with nearly the same σ²; empty without error bars.
+
+    Attributes:
+        variance: Mean σ² of each bin.
+        mean: Mean squared residual of each bin.
+        stderr: Standard error of that mean.
+    """
+
+    variance: list[NonNegative] = field(default_factory=list)
+    mean: list[NonNegative] = field(default_factory=list)
+    stderr: list[NonNegative] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, variance: Floats, square: Floats) -> BinnedResiduals:
+        """Sort rows by σ² and cut them into bins of at least 20 rows, 20 bins at most.
+
+        Args:
+            variance: σ², (N,).
+            square: Squared residuals, (N,).
+
+        Example:
+            >>> BinnedResiduals.of(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 5.0])).mean
+            [3.0]
+        """
+        order = np.argsort(variance, kind="stable")
+        parts = np.array_split(order, max(1, min(RESIDUAL_BINS, len(order) // FEWEST_IN_BIN)))
+        return cls(
+            variance=[float(variance[part].mean()) for part in parts],
+            mean=[float(square[part].mean()) for part in parts],
+            stderr=[float(square[part].std() / np.sqrt(len(part))) for part in parts],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalCoverage:
+    """The share of the labels that lies in predicted intervals, by the level of the intervals."""
+
+    level: list[Share]
+    found: list[Share]
+
+    @classmethod
+    def of(cls, off: Floats, levels: Sequence[float] = LEVELS) -> IntervalCoverage:
+        """Count labels within central intervals of a normal distribution.
+
+        Args:
+            off: Distance of each label from its prediction, in standard deviations.
+            levels: Levels of the intervals.
+
+        Example:
+            >>> IntervalCoverage.of(np.array([0.1, 1.0, 3.0]), levels=(0.68, 0.95)).found
+            [0.3333333333333333, 0.6666666666666666]
+        """
+        widths = [NormalDist().inv_cdf((1 + level) / 2) for level in levels]
+        return cls(level=list(levels), found=[float(np.mean(off <= width)) for width in widths])
+
+    def at(self, level: float) -> float:
+        """Return the share of the labels in intervals of one of the levels."""
+        return self.found[self.level.index(level)]
+
+
+class WeightShares(Struct, frozen=True, kw_only=True):
+    """Share of the weight that the best labels hold, by their share of the labels.
+
+    Attributes:
+        labels: Share of the labels, the most precise first.
+        equal: Share of the weight if all labels count alike.
+        with_epsilon: Of the weights 1/(σ²+ε), where there is an ε.
+        with_tau2: Of the weights 1/(σ²+τ²), where there is none.
+        plain: Of the weights 1/σ², where every σ² is positive.
+    """
+
+    labels: list[NonNegative]
+    equal: list[NonNegative] = msgspec.field(name="all alike")
+    with_epsilon: list[NonNegative] | UnsetType = msgspec.field(name="1/(σ²+ε)", default=UNSET)
+    with_tau2: list[NonNegative] | UnsetType = msgspec.field(name="1/(σ²+τ²)", default=UNSET)
+    plain: list[NonNegative] | UnsetType = msgspec.field(name="1/σ²", default=UNSET)
+
+    @classmethod
+    def of(
+        cls,
+        finite: Floats,
+        *,
+        epsilon: float | None = None,
+        tau2: float | None = None,
+        points: int = 101,
+    ) -> WeightShares:
+        """Compute the curves.
+
+        Args:
+            finite: Variances, (N,).
+            epsilon: Added to them; or
+            tau2: in its place.
+            points: Number of points of each curve.
+
+        Example:
+            >>> shares = WeightShares.of(np.array([1.0, 3.0]), epsilon=0.0, points=3)
+            >>> shares.labels, shares.with_epsilon
+            ([0.0, 0.5, 1.0], [0.0, 0.75, 1.0])
+        """
+        labels = np.linspace(0, 1, points)
+
+        def curve(weight: Any) -> list[float]:
+            if not np.isfinite(weight).all():  # a label without noise and without ε has it all
+                weight = np.isinf(weight).astype(float)
+            held = np.concatenate([[0.0], np.cumsum(np.sort(weight)[::-1]) / weight.sum()])
+            found: list[float] = np.interp(
+                labels * len(weight), np.arange(len(held)), held
+            ).tolist()
+            return found
+
+        def inverse(added: float | None) -> list[float] | UnsetType:
+            if added is None:
+                return UNSET
+            return curve(np.asarray(inverse_variance_weights(finite, added)))
+
+        return cls(
+            labels=labels.tolist(),
+            equal=curve(np.ones_like(finite)),
+            with_epsilon=inverse(epsilon),
+            with_tau2=inverse(tau2),
+            plain=inverse(0.0 if (finite > 0).all() else None),
+        )
+
+    def curves(self) -> dict[str, list[float]]:
+        """Return the share of the weight by the name of the weights, as charts show it."""
+        found: dict[str, list[float]] = msgspec.to_builtins(self)
+        del found["labels"]
+        return found
+
+
+class EffectiveSampleSizes(Struct, frozen=True, kw_only=True):
+    """Kish's effective sample size, of weights 1/σ² and of weights 1/(σ²+τ²)."""
+
+    plain: NonNegative = msgspec.field(name="1/σ²")
+    with_tau2: NonNegative = msgspec.field(name="1/(σ²+τ²)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorBarSummary:
+    """How large the known σ² are, and what weights make of them.
+
+    Attributes:
+        count: Number of finite σ².
+        zeros: Number of these that are 0.
+        quantiles: Quantiles of σ², by their share as JSON has it: "0", "0.05", ..., "1".
+        effective_sample_size: Of two kinds of weights.
+        worth: How many times as many labels without weights teach as much as these do with weights
+            1/(σ²+τ²); None where a label without noise beats any number.
+        log: Whether an axis of σ² should be logarithmic.
+        edges: Edges of a histogram of σ², in units of the label variance.
+        histogram: Number of labels between the edges.
+        weight_shares: Which labels hold the weight.
+    """
+
+    count: Count
+    zeros: Count
+    quantiles: dict[str, NonNegative]
+    effective_sample_size: EffectiveSampleSizes
+    worth: Positive | None
+    log: bool
+    edges: list[NonNegative]
+    histogram: list[Count]
+    weight_shares: WeightShares
+
+    @classmethod
+    def of(
+        cls, variance: Floats, label_variance: float, tau2: float, epsilon: float | None
+    ) -> ErrorBarSummary:
+        """Summarize the variances of all labels.
+
+        Args:
+            variance: σ², (N,); +inf for a label to ignore.
+            label_variance: Variance of the labels without their noise.
+            tau2: Variance of the model's own error.
+            epsilon: ε of the loss, if it has one.
+
+        Example:
+            >>> found = ErrorBarSummary.of(np.array([1.0, 1.0, 3.0, np.inf]), 2.0, 0.0, 0.0)
+            >>> found.count, found.median, found.worth
+            (3, 1.0, 1.2962962962962963)
+        """
+        finite = variance[np.isfinite(variance)]
+        worth = worth_of_weights(finite + tau2)
+        positive = finite[finite > 0]
+        wide = len(positive) > 0 and positive.max() > WIDE * positive.min()
+        shares = positive / label_variance
+        edges = (
+            np.geomspace(shares.min(), shares.max() * (1 + 1e-9), BINS + 1)
+            if wide
+            else np.linspace(0.0, shares.max(initial=1e-300) * (1 + 1e-9), BINS + 1)
+        )
+        return cls(
+            count=len(finite),
+            zeros=len(finite) - len(positive),
+            quantiles={f"{q:g}": float(np.quantile(finite, q)) for q in QUANTILES},
+            effective_sample_size=EffectiveSampleSizes(
+                plain=float(effective_batch_size(inverse_variance_weights(finite, 0.0))),
+                with_tau2=float(effective_batch_size(inverse_variance_weights(finite, tau2))),
+            ),
+            worth=worth if np.isfinite(worth) else None,
+            log=bool(wide),
+            edges=edges.tolist(),
+            histogram=np.histogram(shares, edges)[0].tolist(),
+            weight_shares=WeightShares.of(
+                finite, epsilon=epsilon, tau2=tau2 if epsilon is None else None
+            ),
+        )
+
+    @property
+    def median(self) -> float:
+        """Median σ²."""
+        return self.quantiles["0.5"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlier:
+    """A row that is far from its prediction.
+
+    Attributes:
+        where: Its file and row.
+        y: Its label.
+        sigma: Its error bar, σ.
+        sigma_unknown: Whether σ was missing in the table, and taken to be this.
+        predicted: Its prediction.
+        off: Distance of label and prediction, in standard deviations.
+    """
+
+    where: str
+    y: Number
+    sigma: NonNegative
+    sigma_unknown: bool
+    predicted: Number
+    off: NonNegative
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemarkRecord:
+    """A remark of an inspection: its kind, its sentence and the rows that it is about."""
+
+    kind: str
+    text: str
+    rows: str
+
+
+def worth_of_weights(noise: Floats) -> float:
+    """The mean over the harmonic mean: how much larger a variance is without weights than with.
+
+    Of labels with these noise variances, whose mean, say, is taken. 1 if they are all alike, +inf
+    if one has no noise at all.
+
+    Example:
+        >>> worth_of_weights(np.array([1.0, 3.0]))
+        1.3333333333333333
+    """
+    with np.errstate(divide="ignore"):
+        return float(noise.mean() * np.mean(1 / noise))

@@ -1,0 +1,240 @@
+"""The result of a comparison of methods, and what it recommends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from biv._utils.pages import named
+from biv.estimator.error_bars import is_impossible
+from biv.estimator.findings import FEWEST_JUDGED, TOO_LARGE, FindingRecord
+from biv.metrics import Score
+from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
+from biv.workflows.evidence import TableEvidence
+from biv.workflows.methods import BIV, BLIND, SHUFFLED
+
+INTERVAL = 1.96  # standard errors to each side: 95 %
+
+
+CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label variance, or of itself
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method.
+
+    Attributes:
+        name: Of the method.
+        mse: The noise-corrected mean squared error of rows left out, to their true labels.
+        to_best: By how much it exceeds that of the best, paired.
+        seconds: Of all folds.
+        chosen: What it chose itself, in the first fold.
+    """
+
+    name: str
+    mse: Score
+    to_best: Score
+    seconds: float
+    chosen: str
+
+    @property
+    def shown_worse(self) -> bool:
+        """Whether the best is shown to be better."""
+        return self.to_best.value > INTERVAL * self.to_best.stderr
+
+
+@dataclass(frozen=True)
+class MethodComparison:
+    """Methods, the best first, and what follows from them.
+
+    The order is that of the paired differences, which vary less than the errors and weigh labels by
+    1/(σ²+ε), not by its square. Where two methods are close, their errors may be in another order.
+
+    Attributes:
+        rows: How many were compared.
+        rows_in_all: Out of so many with a label.
+        unknown: Rows whose error bar is unknown.
+        folds: Of the cross-validation.
+        label_variance: In squared units of the label.
+        methods: The best first.
+        failed: Methods that have no answer here, with the reason.
+        gain: How much lower BIV's error is than L2's.
+        control: How much lower BIV's error is than with the same variances on the wrong rows.
+        weighted: Whether reliable labels counted more in the scores.
+        correlation: Of σ² with the label, by ranks.
+        alike: How much lower BIV's error is than L2's if all labels count alike, as a share of the
+            label variance; None unless error bars go with the label, where the two may disagree.
+        target: The label's name.
+        evidence: What a report shows of the table and of BIV's predictions.
+        unknown_variance: σ² of the labels whose error bar is unknown; None if there are none.
+    """
+
+    rows: int
+    rows_in_all: int
+    unknown: int
+    folds: int
+    label_variance: float
+    methods: list[MethodResult]
+    failed: dict[str, str]
+    gain: Effect
+    control: Effect
+    weighted: bool
+    correlation: float
+    alike: Effect | None = None
+    target: str = ""
+    evidence: TableEvidence | None = None
+    unknown_variance: float | None = None
+
+    @property
+    def best(self) -> MethodResult:
+        """The best of the methods that may be used; the control is none of them."""
+        return next(method for method in self.methods if method.name != SHUFFLED)
+
+    def as_good(self, method: MethodResult) -> bool:
+        """Whether a method may be used instead of the best: not shown to be worse, and close to it.
+
+        An error far above the lowest one is no equal because the rows are too few to be sure.
+        """
+        close = max(CLOSE * self.label_variance, CLOSE_TO_BEST * self.best.mse.value)
+        return not method.shown_worse and method.to_best.value <= close
+
+    @property
+    def finding(self) -> FindingRecord | None:
+        """What the residuals of rows left out say about the error bars."""
+        return None if self.evidence is None else self.evidence.finding
+
+    @property
+    def useful(self) -> bool | None:
+        """Whether the error bars make the model better; None if these rows do not tell."""
+        if self.void or self.disputed or self.rows < FEWEST_JUDGED:
+            return None
+        if self.gain.low > 0 and self.control.low > 0:
+            return True
+        return False if self.gain.high < 0 else None
+
+    @property
+    def void(self) -> str:
+        """Why nothing follows from these errors; empty if something does.
+
+        Error bars of other rows leave the comparison valid: that they do not help is its result.
+        """
+        finding = self.finding
+        if finding is not None and finding.voids_scores and finding.kind != "nothing":
+            return finding.text
+        if any(is_impossible(*method.mse) for method in self.methods):
+            return TOO_LARGE + named("error-bars")
+        return ""
+
+    @property
+    def disputed(self) -> bool:
+        """Whether reliable labels and all labels alike say the opposite."""
+        if self.alike is None:
+            return False
+        return (self.gain.low > 0 > self.alike.high) or (self.gain.high < 0 < self.alike.low)
+
+    def recommendation(self) -> str:
+        """In plain words: use the error bars or not, and with what."""
+        if why := self.void:
+            return f"Nothing follows from these errors: {why}."
+        return f"{self._whether()} {self._with_what()}"
+
+    def _whether(self) -> str:
+        if self.rows < FEWEST_JUDGED:
+            return (
+                f"{self.rows} rows are too few to tell whether the error bars are worth using: at "
+                f"least {FEWEST_JUDGED} are needed."
+            )
+        if self.disputed:
+            return (
+                "These labels do not decide it. Error bars go with the label (rank correlation "
+                f"{self.correlation:+.2f}): with them the networks' error is {self.gain} by the "
+                f"reliable labels, but {self.alike} with all labels alike (there, of the label "
+                "variance). If error bars were computed from noisy labels, as √n of a count n is, "
+                "believe the latter; if noisy labels are off to one side, as at a limit of "
+                "detection, the former."
+            )
+        if self.useful:
+            return (
+                f"Use the error bars: with them the networks' error is {self.gain} than without, "
+                f"and {self.control} than with the same ones on the wrong rows.{self._both_ways()}"
+            )
+        if self.useful is False:
+            return f"Do not use the error bars: with them the networks' error is {self.gain}."
+        if self.gain.low > 0:
+            return (
+                f"With the error bars the networks' error is {self.gain} than without, but "
+                f"{self.control} than with the same error bars on the wrong rows: that they know "
+                "which labels are good is not shown."
+            )
+        return (
+            f"These {self.rows:,} rows do not show that error bars matter to the networks: with "
+            f"them, the error is {self.gain}."
+        )
+
+    def _both_ways(self) -> str:
+        """Where weighted scores are not of all labels alike, what the others say."""
+        if self.alike is None:
+            return ""
+        return (
+            f" Error bars go with the label (rank correlation {self.correlation:+.2f}), so that "
+            f"this is of one end of the labels; with all labels alike the error is {self.alike} "
+            "(there, of the label variance)."
+        )
+
+    def _with_what(self) -> str:
+        best = self.best
+        others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
+        alike = [m.name for m in others if self.as_good(m)]
+        open_ = [m for m in others if not m.shown_worse and m.name not in alike]
+        use = "makes no use of" if best.name in BLIND else "uses"
+        whose = "By the reliable labels, the" if self.disputed else "The"
+        text = f"{whose} lowest error is that of {best.name}, which {use} them"
+        if best.name != BIV and BIV in alike:
+            text += "; BIV's cannot be told from it"
+            alike.remove(BIV)
+        text += "."
+        if alike:
+            text += f" Close to it, and not shown to be worse: {'; '.join(alike)}."
+        if open_:
+            errors = "; ".join(
+                f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"
+                for m in open_
+            )
+            text += f" Far above it, though these rows are too few to be sure: {errors}."
+        return text
+
+    def record(self) -> ComparisonRecord:
+        """Return it as files and reports keep it."""
+        scale = self.label_variance
+        return ComparisonRecord(
+            target=self.target,
+            rows=self.rows,
+            rows_in_all=self.rows_in_all,
+            rows_of_unknown_variance=self.unknown,
+            unknown_variance=self.unknown_variance,
+            folds=self.folds,
+            label_variance=scale,
+            methods=[
+                MethodRecord(
+                    method=m.name,
+                    mse=m.mse.value,
+                    mse_stderr=m.mse.stderr,
+                    mse_over_label_variance=m.mse.value / scale,
+                    above_best=m.to_best.value,
+                    above_best_stderr=m.to_best.stderr,
+                    as_good_as_best=self.as_good(m),
+                    shown_worse_than_best=m.shown_worse,
+                    seconds=m.seconds,
+                    chosen=m.chosen,
+                )
+                for m in self.methods
+            ],
+            failed=self.failed,
+            gain=self.gain,
+            control=self.control,
+            weighted_scores=self.weighted,
+            rank_correlation_with_label=self.correlation,
+            gain_all_labels_alike=self.alike,
+            finding=self.finding,
+            use_error_bars=self.useful,
+            recommendation=self.recommendation(),
+        )

@@ -1,0 +1,112 @@
+"""Train a model on a table in memory and write it to a folder; resume an interrupted training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from biv._utils.atomic_files import remove
+from biv._utils.typed_json import to_json
+from biv._utils.warnings import warn
+from biv.estimator.findings import ErrorBarWarning
+from biv.estimator.regressor import BIVRegressor
+from biv.tables import LabelledTable
+from biv.tables.part import require_pandas
+from biv.workflows.checks import require_learnable
+from biv.workflows.comparison_record import ComparisonRecord
+from biv.workflows.evidence import TableEvidence
+from biv.workflows.model_folder import ModelFolder
+from biv.workflows.room import UNFINISHED, held, require_room
+from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
+
+
+def train_folder(
+    folder: str | Path,
+    table: LabelledTable,
+    settings: Mapping[str, Any],
+    *,
+    force: bool = False,
+    comparison: ComparisonRecord | None = None,
+    command: str | None = None,
+) -> ModelFolder:
+    """Fit a model and write it to a folder, or resume the same training if it was interrupted.
+
+    Until it is finished the folder holds a file ``unfinished-….pt``; a model that was there before
+    stays until then.
+
+    Args:
+        folder: Created if it does not exist.
+        table: What to learn from.
+        settings: Parameters of :class:`BIVRegressor`.
+        force: Whether to replace a finished model, or an unfinished training of other rows or
+            settings.
+        comparison: Kept beside the model, for its report.
+        command: Command that trains it, kept likewise.
+
+    Raises:
+        ValueError: The folder holds one of these, or other files; or the table has nothing to learn
+            from.
+        InUseError: Another process trains into the folder.
+        WriteError: The model cannot be written; what the folder held before is still there.
+    """
+    require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
+    folder = Path(folder)
+    checkpoint = folder / UNFINISHED.format(_digest(table, settings))
+    with held(folder):
+        require_room(folder, checkpoint, force=force)
+        start = time.perf_counter()
+        model = _fit(folder, checkpoint, table, settings)
+        result = FitRecord.of(model, table.y, table.variance, table.weight)
+        evidence = TableEvidence.of_model(model, table, seed=settings.get("random_state") or 0)
+        about = TrainingRecord(
+            command=command,
+            files={str(path): count for path, count in table.files.items()},
+            rows=len(table),
+            rows_without_label=table.unlabelled,
+            settings=to_json({k: v for k, v in settings.items() if k != "verbose"}),
+            result=replace(result, finding=evidence.finding),
+            seconds=time.perf_counter() - start,
+            peak_memory_bytes=peak_memory(),
+        )
+        finished = ModelFolder(model, table.schema, table.target, about, evidence, comparison)
+        finished.write(folder)
+        return finished
+
+
+def _fit(
+    folder: Path, checkpoint: Path, table: LabelledTable, settings: Mapping[str, Any]
+) -> BIVRegressor:
+    resumes = checkpoint.is_file()
+    if resumes:
+        warn(f"going on with the training begun in {folder}")
+    kept = tuple(table.features.columns)  # what to leave out was decided when it was read
+    model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ErrorBarWarning)  # the evidence has the finding
+            model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
+    except ValueError:  # these rows or settings are invalid: there is nothing to resume from
+        if not resumes:
+            remove(checkpoint)
+        raise
+    return model
+
+
+def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
+    """Return a digest of what decides a training."""
+    deciding = {k: v for k, v in settings.items() if k not in ("n_jobs", "verbose")}
+    digest = hashlib.sha256(json.dumps(to_json(deciding), sort_keys=True).encode())
+    digest.update(json.dumps([table.schema.to_json(), list(table.features.columns)]).encode())
+    hashed = require_pandas().util.hash_pandas_object(table.features, index=False)
+    columns = (hashed.to_numpy(), table.y, table.variance, table.weight)
+    for column in columns:
+        digest.update(b"none" if column is None else np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()[:12]

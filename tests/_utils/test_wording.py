@@ -1,0 +1,130 @@
+"""Messages are worded by each front end: arguments in Python, options in the command."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biv
+from biv._utils.pages import helps_with
+from biv._utils.warnings import warn
+from biv._utils.wording import OPTIONS, STREAM_OPTIONS, Message, Setting, in_python, worded
+from biv.cli import main
+from biv.tables import LabelledTable, Target, read_table
+
+RATE = Message(
+    "more epochs{rate} may help", rate=Message(", or a larger {s},", s=Setting("learning_rate"))
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "python", "option"),
+    [
+        (Setting("y_var"), "y_var", "--target-var"),
+        (Setting("target_std"), "target_std", "--target-std"),
+        (Setting("keep", ["a b", "c"]), "keep=['a b', 'c']", "--keep 'a b' c"),
+        (Setting("unknown_variance", "median"), "unknown_variance='median'", "--unknown-variance median"),
+        (Setting("level", 0.6827), "level=0.6827", "--level 0.6827"),
+        (Setting("force", True), "force=True", "--force"),
+        (Setting("categories"), "categories", "--category"),
+    ],
+)  # fmt: skip
+def test_a_setting_has_a_name_in_each_front_end(setting, python, option):
+    message = Message("use {setting}!", setting=setting)
+    assert str(message) == f"use {python}!"
+    assert message.worded(OPTIONS) == f"use {option}!"
+
+
+def test_a_clause_is_left_out_where_its_setting_does_not_exist():
+    assert str(RATE) == "more epochs, or a larger learning_rate, may help"
+    assert RATE.worded(OPTIONS) == "more epochs may help"
+    assert RATE.worded(STREAM_OPTIONS) == "more epochs, or a larger --learning-rate, may help"
+
+
+def test_braces_of_a_user_are_text():
+    message = Message("{name} and {keep}", name="{keep}", keep=Setting("keep", ["{x}"])) + " {}"
+    assert str(message) == "{keep} and keep=['{x}'] {}"
+    assert message.worded(OPTIONS) == "{keep} and --keep '{x}' {}"
+
+
+def test_exceptions_and_warnings_carry_messages():
+    error = pickle.loads(pickle.dumps(ValueError(RATE)))
+    assert (str(error), worded(error, OPTIONS)) == (str(RATE), RATE.worded(OPTIONS))
+    with pytest.warns(UserWarning, match="larger learning_rate") as caught:
+        warn(RATE)
+    assert worded(caught[0].message, OPTIONS) == "more epochs may help"
+    assert worded(ValueError("plain"), OPTIONS) == "plain"
+    assert worded(OSError(2, "gone"), OPTIONS) == str(OSError(2, "gone"))
+
+    @helps_with("images")
+    def fail():
+        raise ValueError(RATE)
+
+    with pytest.raises(ValueError, match=r"may help \(see: biv docs images\)") as raised:
+        fail()
+    assert worded(raised.value, in_python) == str(raised.value)
+    assert worded(raised.value, OPTIONS) == "more epochs may help (see: biv docs images)"
+
+
+def table(folder, **columns):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    frame = pd.DataFrame({"x": x, "y": x + rng.normal(size=60), "s": rng.uniform(1, 2, 60)})
+    path = folder / "t.csv"
+    frame.assign(**columns).to_csv(path, index=False)
+    return path
+
+
+def said(capsys, *arguments):
+    assert main([str(word) for word in arguments]) == 2
+    return capsys.readouterr().err
+
+
+COLUMNS = ("--target", "y", "--target-std", "s")
+
+
+def test_an_identifier_that_is_left_out_is_worded_for_both(tmp_path, capsys):
+    path = table(tmp_path, name=[f"row {k}" for k in range(60)])
+    with pytest.warns(UserWarning, match=r"identifiers have \(keep=\['name'\] keeps it\)"):
+        read_table(path, target="y", target_std="s")
+    with pytest.raises(ValueError, match=r"\(keep=\['name'\] keeps 'name'\)"):
+        LabelledTable.read(path, Target("y", std="s"), ignore=["x"])
+    told = said(capsys, "train", path, *COLUMNS, "--ignore", "x", "--out", tmp_path / "m")
+    assert "(--keep name keeps 'name')" in told
+
+
+def test_a_slip_in_a_column_of_numbers_is_worded_for_both(tmp_path, capsys):
+    cells = [*map(str, range(59)), "l0"]
+    path = table(tmp_path, code=cells)
+    with pytest.raises(
+        ValueError, match=r"nearly all others are \(or categories=\['code'\]\); found 'l0'"
+    ):
+        read_table(path, target="y", target_std="s")
+    told = said(capsys, "inspect", path, *COLUMNS, "--no-picture")
+    assert "nearly all others are (or --category code); found 'l0'" in told
+
+
+def test_missing_error_bars_are_worded_for_both(tmp_path, capsys):
+    s = np.where(np.arange(60) == 7, np.nan, 1.0)
+    path = table(tmp_path, s=s)
+    rows = LabelledTable.read(path, Target("y", std="s"))
+    with pytest.raises(ValueError, match="unknown_variance='median' puts the median"):
+        biv.workflows.train_folder(tmp_path / "m", rows, {})
+    told = said(capsys, "train", path, *COLUMNS, "--out", tmp_path / "m")
+    assert "--unknown-variance median puts the median in its place" in told
+
+
+def test_a_warning_of_a_fit_is_worded_for_both(tmp_path, capsys):
+    path = table(tmp_path)
+    data = read_table(path, target="y", target_std="s")
+    model = biv.BIVRegressor(members=2, folds=2, max_epochs=1, random_state=0)
+    wanted = "the last of max_epochs=1 epochs was the best: with more, or a larger learning_rate,"
+    with pytest.warns(UserWarning, match=wanted):
+        model.fit(data.x, data.y, y_var=data.variance)
+    small = ("--members", "2", "--max-epochs", "1", "--no-report", "--out", tmp_path / "m")
+    with warnings.catch_warnings():
+        assert main([str(word) for word in ("train", path, *COLUMNS, *small)]) == 0
+    told = capsys.readouterr().err
+    assert "the last of --max-epochs 1 epochs was the best: with more it may become better" in told
