@@ -241,3 +241,16 @@ def test_a_setting_that_is_assigned_holds_from_then_on():
     twin = copy.deepcopy(biv.BIVLoss(epsilon=3.0))
     twin.epsilon = 0.05
     assert twin(pred, target, variance) == biv.biv_loss(pred, target, variance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_the_pair_of_biv_is_in_absolute_weights(dtype):
+    """Pairs of different batches add up only in weights that no batch was divided by."""
+    pred, target, variance = (column.to(dtype) for column in batch(30))
+    pair = biv.BIVLoss(epsilon=0.05).sums(pred, target, variance)
+    expected = torch.promote_types(dtype, torch.float32)
+    weights = 1 / (variance.to(expected) + 0.05)
+    error = pred.to(expected) - target.to(expected)
+    assert pair.denominator.dtype == pair.numerator.dtype == expected
+    torch.testing.assert_close(pair.denominator, weights.sum())
+    torch.testing.assert_close(pair.numerator, (weights * error**2).sum())
