@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help browser demo test quick lint check dist docs pictures format mutants fuzz bench bench-quality bench-choices \
+.PHONY: help browser demo test test-long quick lint check dist docs pictures format mutants fuzz bench bench-quality bench-choices \
         bench-alternatives bench-table bench-scale bench-report clean
 
 help: ## list the targets
@@ -36,8 +36,11 @@ browser:
 demo: $(STAMP) ## the paper's table on the shipped bike data: 110 networks, trained and compared
 	$(BIN)/biv reproduce table1 --dataset bike2011 --preset laptop --seeds 5 --out build/demo
 
-test: $(STAMP) browser ## every test and every example of the documentation
+test: $(STAMP) browser ## every test and every example of the documentation, under ten minutes on two cores
 	$(PYTEST)
+
+test-long: $(STAMP) browser ## the same tests with their simulations and campaigns in full: half an hour
+	BIV_TEST_LONG=1 $(PYTEST)
 
 quick: $(STAMP) ## the tests of the inner loop, a minute
 	$(PYTEST) -m 'not slow'

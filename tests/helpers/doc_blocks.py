@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from helpers import doc_pages
+from helpers.sizes import size
 
 # Functions come before commands of the same name, in blocks and lines that a shell runs.
 STANDINS = r"""
@@ -59,7 +60,7 @@ def smaller(arguments):
         numbers = [word for word in arguments if word.isdigit()]
         options = arguments[1:] if not numbers else arguments[1 + len(numbers) :]
         arguments = ["claims", "16" if not numbers else numbers[0], *options]
-    smoke = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--no-report"]
+    smoke = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", size("1", "2"), "--no-report"]
     return [*arguments, *smoke]
 
 

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import biv
 from biv import metrics
 from biv.noise import Gamma, corrupt
+from helpers.sizes import size
 
 N = 400
 
@@ -660,7 +661,7 @@ def no_slip(name, rng, n):
 def test_error_bars_that_were_read_aright_are_left_alone(name):
     rng = np.random.default_rng(0)
     for n in (500, 1000, 5000):
-        for _ in range(12):
+        for _ in range(size(4, 12)):
             variance, residual = no_slip(name, rng, n)
             for taken in ("variance", "std"):
                 assert metrics.misread(residual, np.zeros(n), variance, taken=taken) is None

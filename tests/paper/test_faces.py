@@ -257,6 +257,7 @@ def test_a_short_run_is_smoothed_over_an_eighth_of_its_tests():
 # The faces themselves, where they are on hand. No face is shown or kept.
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* are left out")  # `skipped` has them, and is tested
 def test_the_faces_on_hand(data_dir, tmp_path, monkeypatch):
     if not (data_dir / "utkface" / "UTKFace").is_dir():
