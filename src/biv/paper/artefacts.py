@@ -25,7 +25,7 @@ CLEAN = Noise()
 L2, IV, BIV = Loss("l2"), Loss("iv"), Loss("biv", epsilon=EPSILON)
 
 
-class Rows(NamedTuple):
+class RowCounts(NamedTuple):
     """How many rows of a data set are trained on and tested on, and how many there are."""
 
     train: int
@@ -34,9 +34,9 @@ class Rows(NamedTuple):
 
 
 ROWS = {
-    "bike": Rows(7_000, 3_379, 17_379),
-    "bike2011": Rows(5_500, 2_200, 8_645),
-    "utkface": Rows(16_000, 4_000, 23_318),  # NOTE[DIFF] 18: distinct files of 23,708
+    "bike": RowCounts(7_000, 3_379, 17_379),
+    "bike2011": RowCounts(5_500, 2_200, 8_645),
+    "utkface": RowCounts(16_000, 4_000, 23_318),  # NOTE[DIFF] 18: distinct files of 23,708
 }
 
 
@@ -113,7 +113,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Panel:
+class LinePanel:
     """Curves that share their axes."""
 
     title: str
@@ -136,7 +136,7 @@ class Artefact:
     name: str
     label: str
     shows: str
-    panels: tuple[Panel, ...]
+    panels: tuple[LinePanel, ...]
     quantity: str = "test_loss"
     terms: str = ""
 
@@ -156,7 +156,7 @@ class Artefact:
         wanted = _among("panel", panels, titles) or titles
         kept = _among("line", lines, list(labels)) or list(labels)
         parts = (
-            Panel(panel.title, tuple(line for line in panel.lines if line.label in kept))
+            LinePanel(panel.title, tuple(line for line in panel.lines if line.label in kept))
             for panel in self.panels
             if panel.title in wanted
         )
@@ -252,13 +252,13 @@ def _cutoffs(grid: Grid, noise: Noise, multiples: Sequence[float]) -> list[Line]
     return [grid.line(cutoff_label(c), noise, cutoff(c)) for c in multiples]
 
 
-def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[Panel, ...]:
+def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[LinePanel, ...]:
     """Cutoffs, other methods and GT for α ≤ 1."""
 
-    def panel(alpha: float) -> Panel:
+    def panel(alpha: float) -> LinePanel:
         lines = _cutoffs(grid, gamma(alpha), TABLE_CUTOFFS)
         lines += [grid.line(label, gamma(alpha), loss) for label, loss in methods.items()]
-        return Panel(f"α={alpha:g}", (*lines, grid.truth))
+        return LinePanel(f"α={alpha:g}", (*lines, grid.truth))
 
     return tuple(panel(alpha) for alpha in LOW_ALPHAS)
 
@@ -277,16 +277,16 @@ def _l2_var(grid: Grid) -> Artefact:
         "binary p=.5": Noise("binary", 0.5),
     }
     lines = [grid.line(label, noise, L2) for label, noise in noises.items()]
-    panel = Panel("", (*lines, grid.truth))
+    panel = LinePanel("", (*lines, grid.truth))
     return Artefact("fig01", "L2Var", "L2 under noises of one mean", (panel,), terms=V_MAX)
 
 
 def _binary(grid: Grid) -> Artefact:
-    def panel(p: float) -> Panel:
+    def panel(p: float) -> LinePanel:
         noise = Noise("binary", p)
         losses = {"L2": L2, "BIV": BIV, "C=1": Loss("cutoff", threshold=1.0, raw_threshold=True)}
         lines = [grid.line(label, noise, loss) for label, loss in losses.items()]
-        return Panel(f"p={p:g}", (*lines, grid.truth))
+        return LinePanel(f"p={p:g}", (*lines, grid.truth))
 
     shows = "two regimes of noise: BIV beside a cutoff between them"
     panels = tuple(panel(p) for p in (0.3, 0.5, 0.7, 0.9))
@@ -299,7 +299,7 @@ def _gamma_cutoffs(grid: Grid) -> Artefact:
     lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
     lines += _cutoffs(grid, noise, FIGURE_CUTOFFS)
     shows = "Gamma α=1: BIV, L2 and cutoffs"
-    return Artefact("fig03", "Gamma_BIV_CO", shows, (Panel("", (*lines, grid.truth)),))
+    return Artefact("fig03", "Gamma_BIV_CO", shows, (LinePanel("", (*lines, grid.truth)),))
 
 
 def _ablation_lines(grid: Grid) -> tuple[Line, ...]:
@@ -313,20 +313,20 @@ def _ablation_lines(grid: Grid) -> tuple[Line, ...]:
 
 
 def _ablation_test(grid: Grid) -> Artefact:
-    panel = Panel("", (*_ablation_lines(grid), grid.line("L2", gamma(1.0), L2)))
+    panel = LinePanel("", (*_ablation_lines(grid), grid.line("L2", gamma(1.0), L2)))
     return Artefact("fig04", "AblationTest", "what ε and the normalisation do, Gamma α=1", (panel,))
 
 
 def _ablation_train(grid: Grid) -> Artefact:
-    panels = tuple(Panel(line.label, (line,)) for line in _ablation_lines(grid))
+    panels = tuple(LinePanel(line.label, (line,)) for line in _ablation_lines(grid))
     shows = "variation of the training loss with and without ε and the normalisation, Gamma α=1"
     terms = "Scales differ from panel to panel."
     return Artefact("fig05", "AblationTrain", shows, panels, quantity="train_loss", terms=terms)
 
 
-def _epsilons(grid: Grid, noise: Noise, epsilons: Sequence[float]) -> tuple[Panel, ...]:
+def _epsilons(grid: Grid, noise: Noise, epsilons: Sequence[float]) -> tuple[LinePanel, ...]:
     lines = [grid.line(f"ε={e:g}", noise, Loss("biv", epsilon=e)) for e in epsilons]
-    return (Panel("", (*lines, grid.line("L2", noise, L2))),)
+    return (LinePanel("", (*lines, grid.line("L2", noise, L2))),)
 
 
 def _epsilon_faces(grid: Grid) -> Artefact:
@@ -349,8 +349,8 @@ def _epsilon_binary(grid: Grid) -> Artefact:
     )
 
 
-def _both(grid: Grid, noise: Noise, title: str) -> Panel:
-    return Panel(title, (grid.line("L2", noise, L2), grid.line("BIV", noise, BIV), grid.truth))
+def _both(grid: Grid, noise: Noise, title: str) -> LinePanel:
+    return LinePanel(title, (grid.line("L2", noise, L2), grid.line("BIV", noise, BIV), grid.truth))
 
 
 def _gamma_high(grid: Grid) -> Artefact:
@@ -365,11 +365,11 @@ def _uniform(grid: Grid) -> Artefact:
 
 
 def _uniform_cutoffs(grid: Grid) -> Artefact:
-    def panel(title: str, spread: float) -> Panel:
+    def panel(title: str, spread: float) -> LinePanel:
         noise = Noise("uniform", spread)
         lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
         lines += _cutoffs(grid, noise, (0.5, 1.0, 1.5))
-        return Panel(title, tuple(lines))
+        return LinePanel(title, tuple(lines))
 
     panels = (panel("V=V_max", 1.0), panel("V=V_max/2", 0.5))
     shows = "cutoffs under uniform noise"
@@ -389,7 +389,7 @@ def _low_alpha_faces(grid: Grid) -> Artefact:
 def _batch_size(grid: Grid) -> Artefact:
     noise = gamma(1.0)
     panels = tuple(
-        Panel(label, tuple(grid.batches(f"batch {n}", noise, loss, n) for n in BATCH_SIZES))
+        LinePanel(label, tuple(grid.batches(f"batch {n}", noise, loss, n) for n in BATCH_SIZES))
         for label, loss in (("BIV", BIV), ("L2", L2))
     )
     return Artefact("fig14", "batchSize", "batches of 16 to 256 rows, Gamma α=1", panels)
@@ -407,7 +407,7 @@ def _variance_noise(grid: Grid) -> Artefact:
         "σ² is told with an error of standard deviation √D_v·σ²/3 (other reading: D_v·σ²/3); "
         "labels keep the true one."
     )
-    return Artefact("fig15", "VarNoise", shows, (Panel("", tuple(lines)),), terms=terms)
+    return Artefact("fig15", "VarNoise", shows, (LinePanel("", tuple(lines)),), terms=terms)
 
 
 _FIGURES = (

@@ -15,7 +15,7 @@ from biv._utils.progress import progress_bar
 from biv.models import ResNet18
 from biv.paper.spec import Run
 from biv.paper.stacks import Outcome, Trouble, member_steps
-from biv.paper.store import Failure, Result, Store
+from biv.paper.store import Failure, RunResult, Store
 from biv.paper.workers.base import Workers
 from biv.paper.workers.processes import Processes
 from biv.training import Compute, Member, Schedule, Triplets
@@ -177,7 +177,7 @@ def _counted(stack: Sequence[Run]) -> str:
 
 
 def _described(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    results = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
     words = [_counted(stack)]
     if results:
         words.append(f"{results[0].provenance['stack_seconds']:.0f} s")

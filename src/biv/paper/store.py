@@ -61,7 +61,7 @@ Curve = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class RunResult:
     """What is kept of a run.
 
     Attributes:
@@ -83,7 +83,7 @@ class Result:
     provenance: Mapping[str, Any]
 
     @classmethod
-    def of(cls, run: Run, history: History, provenance: Mapping[str, Any]) -> Result:
+    def of(cls, run: Run, history: History, provenance: Mapping[str, Any]) -> RunResult:
         """A history, thinned to what is kept."""
         steps = run.train_rows // run.batch_size
         train = _epochs(history.train_loss, steps, run.epochs)
@@ -323,14 +323,14 @@ class Store:
             (count,) = connection.execute("SELECT count(*) FROM runs").fetchone()
         return int(count)
 
-    def add(self, outcomes: Iterable[Result | Failure]) -> None:
+    def add(self, outcomes: Iterable[RunResult | Failure]) -> None:
         """Write all of these or none; what is done already stays, what had failed is replaced."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             for outcome in outcomes:
                 self._add(connection, outcome)
 
-    def _add(self, connection: sqlite3.Connection, outcome: Result | Failure) -> None:
+    def _add(self, connection: sqlite3.Connection, outcome: RunResult | Failure) -> None:
         key, spec = outcome.run.key, outcome.run.canonical()
         done = connection.execute("SELECT 1 FROM runs WHERE key = ? AND error IS NULL", (key,))
         if done.fetchone():
@@ -343,7 +343,7 @@ class Store:
             "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)",
             (key, spec, error, diverged_at, summary, provenance),
         )
-        if isinstance(outcome, Result):
+        if isinstance(outcome, RunResult):
             rows = [(key, name, _packed(getattr(outcome, name))) for name in CURVES]
             connection.executemany("INSERT OR REPLACE INTO curves VALUES (?, ?, ?)", rows)
 
@@ -354,9 +354,9 @@ class Store:
         done = {key for (key,) in rows}
         return [run for run in dict.fromkeys(runs) if run.key not in done]
 
-    def results(self, runs: Sequence[Run]) -> dict[Run, Result]:
+    def results(self, runs: Sequence[Run]) -> dict[Run, RunResult]:
         """What is stored of these runs; those that are not done are left out."""
-        found: dict[Run, Result] = {}
+        found: dict[Run, RunResult] = {}
         with self._connection() as connection:
             connection.execute("BEGIN")  # one state of the file, whoever else is writing
             for run in dict.fromkeys(runs):
@@ -365,7 +365,7 @@ class Store:
                     found[run] = result
         return found
 
-    def _result(self, connection: sqlite3.Connection, run: Run) -> Result | None:
+    def _result(self, connection: sqlite3.Connection, run: Run) -> RunResult | None:
         found = connection.execute(
             f"SELECT {', '.join(_Row._fields)} FROM runs WHERE key = ? AND error IS NULL",
             (run.key,),
@@ -388,7 +388,7 @@ class Store:
                 for name, curve in unpacked.items():
                     if not (np.isfinite(curve) & (curve >= 0)).all():
                         raise ValueError(f"its {name} must be finite and 0 or more")
-            result = Result(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
+            result = RunResult(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
             for name, value in result.summary.items():
                 kept = dict(stored)[name]
                 # Rounding of a mean differs from machine to machine.

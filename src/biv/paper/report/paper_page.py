@@ -15,9 +15,9 @@ from biv.paper.claims import Verdict, claims
 from biv.paper.report import claims as claim_texts
 from biv.paper.report import figures, lines, tables
 from biv.paper.spec import Run
-from biv.paper.store import Result, Store
+from biv.paper.store import RunResult, Store
 from biv.paper.summary import Summary, summarise
-from biv.paper.verdicts import EQUAL_WITHIN, Comparison, Finding
+from biv.paper.verdicts import EQUAL_WITHIN, Finding, PairedRatio
 from biv.report.charts import BLACK, BLUE, ORANGE, Chart, Colour, Panel, Series
 from biv.report.page import (
     Bullets,
@@ -126,7 +126,7 @@ def page(store: Store, chosen: Chosen, place: str) -> Page:
     )
 
 
-def _comparable(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> bool:
+def _comparable(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> bool:
     """Whether every panel that has runs has something to compare, and one has."""
     counts = []
     for panel in artefact.panels:
@@ -145,7 +145,7 @@ def _named(dataset: str) -> str:
 
 
 def _answers(
-    columns: Sequence[Sequence[tables.Cell]] | None, verdicts: Sequence[Verdict]
+    columns: Sequence[Sequence[tables.TableEntry]] | None, verdicts: Sequence[Verdict]
 ) -> list[str]:
     """What there is to say, the most important first."""
     said = []
@@ -173,14 +173,14 @@ def _answers(
     return said or ["What this store has is below."]
 
 
-def _each(best: Sequence[tables.Cell]) -> str:
+def _each(best: Sequence[tables.TableEntry]) -> str:
     return ", ".join(f"{cell.ours.lowest:.3f} at {cell.noise}" for cell in best if cell.ours)
 
 
 def _table_section(
     artefact: Artefact,
-    columns: Sequence[Sequence[tables.Cell]],
-    results: Mapping[Run, Result],
+    columns: Sequence[Sequence[tables.TableEntry]],
+    results: Mapping[Run, RunResult],
     seeds: int,
 ) -> Section:
     caption = figures.caption(artefact, results, seeds)
@@ -197,7 +197,7 @@ def _table_section(
     )
 
 
-def _beside(columns: Sequence[Sequence[tables.Cell]]) -> Chart:
+def _beside(columns: Sequence[Sequence[tables.TableEntry]]) -> Chart:
     """Ours and the paper's as dots, a panel a noise."""
     panels = []
     everything = [cell for column in columns for cell in column]
@@ -250,7 +250,7 @@ def _dots(name: str, rows: list[tuple[str, float, float]], *, hollow: bool = Fal
     )
 
 
-def _ours(cell: tables.Cell) -> str:
+def _ours(cell: tables.TableEntry) -> str:
     own = cell.ours
     if own is None:
         return "not run"
@@ -263,7 +263,7 @@ def _ours(cell: tables.Cell) -> str:
     return ", ".join(words)
 
 
-def _cells(columns: Sequence[Sequence[tables.Cell]]) -> Table:
+def _cells(columns: Sequence[Sequence[tables.TableEntry]]) -> Table:
     rows = []
     for cell in (cell for column in columns for cell in column):
         own = cell.ours.lowest if cell.ours else math.nan
@@ -322,7 +322,7 @@ def _curves(
     key: str,
     heading: str,
     artefact: Artefact,
-    results: Mapping[Run, Result],
+    results: Mapping[Run, RunResult],
     seeds: int,
     caption: str,
 ) -> Section:
@@ -334,7 +334,7 @@ def _curves(
     return Section(key, heading, [*parts, numbers])
 
 
-def _figure_section(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> Section:
+def _figure_section(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> Section:
     number = int(artefact.name.removeprefix("fig"))
     heading = f"Figure {number}, {artefact.label}: {artefact.shows}"
     caption = figures.caption(artefact, results, seeds)
@@ -358,7 +358,7 @@ def _hex(colour: Any) -> str:
 
 
 def _tests(
-    key: str, artefact: Artefact, results: Mapping[Run, Result], seeds: int, caption: str
+    key: str, artefact: Artefact, results: Mapping[Run, RunResult], seeds: int, caption: str
 ) -> Chart | None:
     """Mean test losses with their bands."""
     owns = [
@@ -405,7 +405,7 @@ def _thinned(count: int) -> Any:
 
 
 def _trainings(
-    key: str, artefact: Artefact, results: Mapping[Run, Result], seeds: int, caption: str
+    key: str, artefact: Artefact, results: Mapping[Run, RunResult], seeds: int, caption: str
 ) -> Chart | None:
     """Training losses, the mean of every epoch and the deviation within it."""
     panels = []
@@ -423,7 +423,7 @@ def _trainings(
     return Chart(key, caption, panels, colours) if panels else None
 
 
-def _training(line: Line, results: Mapping[Run, Result], seeds: int) -> Series | None:
+def _training(line: Line, results: Mapping[Run, RunResult], seeds: int) -> Series | None:
     found = figures.training_curve(line, results, seeds)
     if found is None:
         return None
@@ -469,7 +469,7 @@ def _claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
             [
                 Cell(str(v.claim.number), float(v.claim.number)),
                 found.what,
-                found.claimed if isinstance(found, Comparison) else "",
+                found.claimed if isinstance(found, PairedRatio) else "",
                 *_interval(found),
                 Cell(str(found.seeds), float(found.seeds)),
                 _verdict(found.verdict, found.verdict),
@@ -492,7 +492,7 @@ def _verdict(words: str, kind: str) -> Cell:
 
 def _deciding(verdict: Verdict) -> tuple[Cell, Cell, Cell, str]:
     """Of the comparisons with the claim's own verdict the one furthest from 1, and of what."""
-    compared = [f for f in verdict.findings if isinstance(f, Comparison) and f.ratio > 0]
+    compared = [f for f in verdict.findings if isinstance(f, PairedRatio) and f.ratio > 0]
     own = [f for f in compared if f.verdict == verdict.overall]
     if not own:
         return Cell(""), Cell(""), Cell(""), ""
@@ -503,7 +503,7 @@ def _deciding(verdict: Verdict) -> tuple[Cell, Cell, Cell, str]:
 def _interval(found: Finding) -> tuple[Cell, Cell, Cell]:
     """A ratio and the ends of its 95 % interval, drawn on an axis that all share."""
     nothing = Cell("")
-    if not isinstance(found, Comparison):
+    if not isinstance(found, PairedRatio):
         told = getattr(found, "told", None)
         words = told if told is not None else f"{found.times} of {found.seeds} runs"  # type: ignore[union-attr]
         return Cell(words), nothing, nothing
@@ -536,7 +536,7 @@ def _interval(found: Finding) -> tuple[Cell, Cell, Cell]:
     return Cell(f"{found.ratio:.3f}", found.ratio, drawing=drawing), low, high
 
 
-def _runs_section(results: Mapping[Run, Result]) -> Section:
+def _runs_section(results: Mapping[Run, RunResult]) -> Section:
     rows: list[list[Cell | str]] = []
     for run, result in results.items():
         found = result.summary
@@ -593,7 +593,7 @@ def _loss_text(run: Run) -> str:
 
 
 def _provenance_section(
-    store: Store, chosen: Chosen, results: Mapping[Run, Result], place: str
+    store: Store, chosen: Chosen, results: Mapping[Run, RunResult], place: str
 ) -> Section:
     kinds: dict[str, Counter[str]] = {}
     for result in results.values():
