@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import biv
 from biv.cli import main
 from biv.datasets import load_utkface
-from biv.paper import protocol, runner, stacks
+from biv.paper import protocol, runner, stacks, timing
 from biv.paper.artefacts import BATCH_SIZES, BIV, CLEAN, IV, L2, PRESETS, artefacts, cutoff, gamma
 from biv.paper.claims import claims
 from biv.paper.report import figures, tables
@@ -89,7 +89,7 @@ def test_every_run_takes_steps_and_is_tested(preset):
     for artefact in artefacts("utkface", PRESETS[preset]).values():
         for run in artefact.runs(1):
             assert run.epochs * (run.train_rows // run.batch_size) >= run.test_every >= 1
-    assert runner.rows_forward(artefact.runs(1)) > 0
+    assert timing.rows_forward(artefact.runs(1)) > 0
 
 
 def test_a_part_of_an_artefact():

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 import biv
-from biv.paper.commands import _common
+from biv.paper import sweep
 from biv.paper.store import Store
 from helpers import doc_blocks, doc_pages
 from helpers.paper_runs import Here
@@ -67,7 +67,7 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     folder = doc_pages.clone(tmp_path)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BIV_CACHE_DIR", str(folder / "cache"))
-    monkeypatch.setattr(_common, "_workers", lambda *_: Here())
+    monkeypatch.setattr(sweep, "workers_for", lambda *_: Here())
     doc_blocks.run_blocks(
         to_run(name), name, folder, doc_blocks.in_this_process, apart=name == "README.md"
     )  # people copy single blocks of the README

@@ -129,6 +129,7 @@ class Artefact:
         label: What the paper calls it.
         shows: What is to be seen, in a line.
         panels: The grid.
+        kind: "table" or "figure": `report.files` has how each is written.
         quantity: "test_loss" or "train_loss".
         terms: What the words on it mean, for a caption.
     """
@@ -137,6 +138,7 @@ class Artefact:
     label: str
     shows: str
     panels: tuple[LinePanel, ...]
+    kind: str = "figure"
     quantity: str = "test_loss"
     terms: str = ""
 
@@ -265,7 +267,7 @@ def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[LinePanel, ...]:
 
 def _table(grid: Grid) -> Artefact:
     panels = _low_alphas(grid, {"L2": L2, "BIV": BIV, "IV": IV})
-    return Artefact("table1", "GammaResults", "test losses under Gamma noise", panels)
+    return Artefact("table1", "GammaResults", "test losses under Gamma noise", panels, "table")
 
 
 def _l2_var(grid: Grid) -> Artefact:

@@ -72,6 +72,11 @@ def check(options: argparse.Namespace) -> None:
         raise ValueError(f"--out must be a folder; found the file {options.out}")
 
 
+def store_path(options: argparse.Namespace) -> Path:
+    """Return the path of the store in the folder of the results."""
+    return Path(options.out) / "runs.sqlite"
+
+
 def stem(name: str, options: argparse.Namespace) -> str:
     """The name of a file: results of other data or another preset do not take its place."""
     if (options.dataset, options.preset) == (DEFAULT_DATASET, DEFAULT_PRESET):

@@ -43,6 +43,7 @@ def call(options: argparse.Namespace) -> int:
     from biv.paper.claims import COUNT, claims, find
     from biv.paper.commands import _common
     from biv.paper.report import claims as report
+    from biv.paper.report.files import named_errors
 
     _options.check(options)
     known = claims(options.dataset, PRESETS[options.preset])
@@ -52,12 +53,11 @@ def call(options: argparse.Namespace) -> int:
         things = [
             _common.Listed(f"claim {c.number}", "", c.runs(options.seeds), c.says) for c in chosen
         ]
-        print(_common.listing(things, options))
-        return 0
+        return _common.print_listing(things, options)
     runs = list(dict.fromkeys(run for claim in chosen for run in claim.runs(options.seeds)))
     store, plan = _common.train_missing(runs, options)
     results = store.results(runs)
-    with _common.shown(store.path):
+    with named_errors(store.path):
         verdicts = [claim.test(results, options.seeds) for claim in chosen]
     where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
     if absent := sorted({*range(1, COUNT + 1)} - set(known)):
