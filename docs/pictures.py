@@ -18,9 +18,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biv.paper.artefacts import BIV, L2, PRESETS, LinePanel, artefacts, cutoff
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import BIV, L2, LinePanel, cutoff
+from biv.paper.presets import PRESETS
 from biv.paper.report.figures import METHOD_COLOURS, POINTS, TRUTH_COLOUR
-from biv.paper.store import RunResult, Store
+from biv.paper.results import RunResult
+from biv.paper.store import Store
 from biv.paper.summary import Summary, summarise
 from biv.report.matplotlib_figures import STYLE
 

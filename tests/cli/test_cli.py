@@ -13,9 +13,10 @@ import pytest
 
 from biv.cli import main
 from biv.paper import protocol
-from biv.paper.artefacts import PRESETS
 from biv.paper.claims import claims
-from biv.paper.store import Failure, Store
+from biv.paper.presets import PRESETS
+from biv.paper.results import Failure
+from biv.paper.store import Store
 from biv.paper.workers.processes import Processes
 
 

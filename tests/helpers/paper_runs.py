@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from biv.paper import stacks
-from biv.paper.artefacts import PRESETS, Line, artefacts, gamma
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import Line, gamma
+from biv.paper.presets import PRESETS
+from biv.paper.results import RunResult
 from biv.paper.spec import Loss, Run
-from biv.paper.store import RunResult
 from biv.training import History
 
 RUN = Run(

@@ -9,12 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.paper.artefacts import BIV, CLEAN, L2, PRESETS, Grid, Line, artefacts, gamma
-from biv.paper.claims import Contrast, claims, find
+from biv.paper.artefacts import artefacts
+from biv.paper.claim import Contrast, find
+from biv.paper.claims import claims
+from biv.paper.grid import BIV, CLEAN, L2, Grid, Line, gamma
 from biv.paper.measures import Lowest, Quotient, ResultsByLine, StepsTo, Times, Tuned, Variability
+from biv.paper.presets import PRESETS
 from biv.paper.report import claims as report
+from biv.paper.results import RunResult
 from biv.paper.spec import Loss
-from biv.paper.store import RunResult
 from biv.paper.verdicts import Count
 from helpers.paper_runs import RUN, line_of
 

@@ -12,8 +12,10 @@ import biv
 from biv.cli import main
 from biv.datasets import load_utkface
 from biv.paper import protocol, runner, stacks, timing
-from biv.paper.artefacts import BATCH_SIZES, BIV, CLEAN, IV, L2, PRESETS, artefacts, cutoff, gamma
+from biv.paper.artefacts import BATCH_SIZES, artefacts
 from biv.paper.claims import claims
+from biv.paper.grid import BIV, CLEAN, IV, L2, cutoff, gamma
+from biv.paper.presets import PRESETS
 from biv.paper.report import figures, tables
 from biv.paper.spec import Noise, Run
 from biv.paper.store import Store

@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.paper.artefacts import BIV, CLEAN, PRESETS, LinePanel, artefacts
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import BIV, CLEAN, LinePanel
+from biv.paper.presets import PRESETS
 from biv.paper.report import figures, lines, tables
-from biv.paper.store import RunResult
+from biv.paper.results import RunResult
 from biv.paper.summary import summarise
 from helpers.paper_runs import SMOKE, line_of
 

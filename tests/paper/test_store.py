@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from biv.cli._signals import Interrupted
-from biv.paper.store import Failure, RunResult, Store, _uri
+from biv.paper.results import Failure, RunResult
+from biv.paper.store import Store, _uri
 from biv.training import History
 from helpers.paper_runs import RUN, assert_same_result, result
 

@@ -15,7 +15,9 @@ import pytest
 
 import biv
 from biv.cli import main
-from biv.paper.artefacts import BIV, PRESETS, artefacts
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import BIV
+from biv.paper.presets import PRESETS
 from biv.paper.report import figures, paper_page, tables
 from biv.paper.report.paper_page import _curves, _table
 from biv.paper.store import Store

@@ -7,12 +7,24 @@ ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
-from biv.paper.spec import Loss, Noise, Run
+from biv.paper.grid import (
+    BIV,
+    EPSILON,
+    IV,
+    L2,
+    Artefact,
+    Grid,
+    Line,
+    LinePanel,
+    cutoff,
+    cutoff_label,
+    gamma,
+)
+from biv.paper.presets import Preset
+from biv.paper.spec import Loss, Noise
 
-EPSILON = 0.05  # NOTE[DIFF] 15: the paper's, as the learning rate of a Run is
 EPSILONS = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 LARGE_EPSILONS = (10.0, 100.0)
 LOW_ALPHAS = (1.0, 0.5, 0.25)
@@ -20,203 +32,6 @@ TABLE_CUTOFFS = (1 / 20, 1 / 4, 1.0, 5.0)
 FIGURE_CUTOFFS = (1 / 4, 1 / 2, 1.0, 2.0, 5.0)
 BATCH_SIZES = (16, 32, 64, 128, 256)
 V_MAX = "V is the variance of P(σ²), V_max = μ²/3 the largest of a uniform one."
-
-CLEAN = Noise()
-L2, IV, BIV = Loss("l2"), Loss("iv"), Loss("biv", epsilon=EPSILON)
-
-
-class RowCounts(NamedTuple):
-    """How many rows of a data set are trained on and tested on, and how many there are."""
-
-    train: int
-    test: int
-    all: int
-
-
-ROWS = {
-    "bike": RowCounts(7_000, 3_379, 17_379),
-    "bike2011": RowCounts(5_500, 2_200, 8_645),
-    "utkface": RowCounts(16_000, 4_000, 23_318),  # NOTE[DIFF] 18: distinct files of 23,708
-}
-
-
-def gamma(alpha: float) -> Noise:
-    """σ² ~ Gamma(α), mean μ_P."""
-    return Noise("gamma", alpha)
-
-
-def cutoff(multiple: float) -> Loss:
-    """C = `multiple` × μ_P."""
-    return Loss("cutoff", threshold=multiple)
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How much of the paper's protocol is run.
-
-    Attributes:
-        name: "paper", "laptop" or "smoke".
-        epochs: Passes over the data.
-        share: Of the rows of the data set that are used.
-        test_every: Steps of a batch of 256 between two tests.
-    """
-
-    name: str
-    epochs: int
-    share: float
-    test_every: int
-
-
-PRESETS = {
-    "paper": Preset("paper", epochs=100, share=1.0, test_every=1),  # NOTE[DIFF] 10
-    "laptop": Preset("laptop", epochs=60, share=1.0, test_every=7),
-    "smoke": Preset("smoke", epochs=20, share=0.12, test_every=1),
-}
-
-
-class FaceScale(NamedTuple):
-    """A preset on UTKFace, by the names of a :class:`Run`.
-
-    A network for images takes thousands of times as long as one for a table.
-    """
-
-    train_rows: int
-    test_rows: int
-    pixels: int
-    epochs: int
-    batch_size: int = 256
-    test_every: int = 1
-
-
-FACES = {
-    "paper": FaceScale(16_000, 4_000, pixels=200, epochs=20),
-    "laptop": FaceScale(4_000, 1_000, pixels=64, epochs=12, batch_size=128, test_every=15),
-    "smoke": FaceScale(256, 64, pixels=32, epochs=3, batch_size=32),
-}
-
-
-@dataclass(frozen=True)
-class Line:
-    """One curve of a figure: a run for every seed.
-
-    Attributes:
-        label: As it is drawn.
-        run: The run of seed 0.
-    """
-
-    label: str
-    run: Run
-
-    def runs(self, seeds: int) -> list[Run]:
-        """The run of every seed."""
-        return [replace(self.run, seed=seed) for seed in range(seeds)]
-
-
-@dataclass(frozen=True)
-class LinePanel:
-    """Curves that share their axes."""
-
-    title: str
-    lines: tuple[Line, ...]
-
-
-@dataclass(frozen=True)
-class Artefact:
-    """The table or one of the figures.
-
-    Attributes:
-        name: "table1" or "fig01" to "fig15".
-        label: What the paper calls it.
-        shows: What is to be seen, in a line.
-        panels: The grid.
-        kind: "table" or "figure": `report.files` has how each is written.
-        quantity: "test_loss" or "train_loss".
-        terms: What the words on it mean, for a caption.
-    """
-
-    name: str
-    label: str
-    shows: str
-    panels: tuple[LinePanel, ...]
-    kind: str = "figure"
-    quantity: str = "test_loss"
-    terms: str = ""
-
-    def runs(self, seeds: int) -> list[Run]:
-        """Every run of it, each once."""
-        lines = (line for panel in self.panels for line in panel.lines)
-        return list(dict.fromkeys(run for line in lines for run in line.runs(seeds)))
-
-    def only(self, panels: Sequence[str], lines: Sequence[str]) -> Artefact:
-        """The part of it with these titles and labels; where none are given, with all.
-
-        Raises:
-            ValueError: There is no such title or label.
-        """
-        titles = [panel.title for panel in self.panels]
-        labels = dict.fromkeys(line.label for panel in self.panels for line in panel.lines)
-        wanted = _among("panel", panels, titles) or titles
-        kept = _among("line", lines, list(labels)) or list(labels)
-        parts = (
-            LinePanel(panel.title, tuple(line for line in panel.lines if line.label in kept))
-            for panel in self.panels
-            if panel.title in wanted
-        )
-        left = tuple(part for part in parts if part.lines)
-        if not left:
-            raise ValueError(f"{self.name} has none of these lines in these panels")
-        return replace(self, panels=left)
-
-
-def _among(what: str, asked: Sequence[str], known: Sequence[str]) -> list[str]:
-    """These names, Greek letters spelled out or not."""
-    plain = {_spelled(name): name for name in known}
-    for name in asked:
-        if _spelled(name) not in plain:
-            raise ValueError(f"a {what} must be one of {', '.join(known)}; found {name!r}")
-    return [plain[_spelled(name)] for name in asked]
-
-
-def _spelled(name: str) -> str:
-    spelled = name.lower()
-    for letter, word in (("α", "alpha"), ("ε", "epsilon"), ("μ", "mu"), ("=0.", "=.")):
-        spelled = spelled.replace(letter, word)
-    return spelled
-
-
-class Grid:
-    """Lines on one data set at one preset."""
-
-    def __init__(self, dataset: str, preset: Preset) -> None:
-        if dataset == "utkface":
-            self.blank = Run(dataset, CLEAN, L2, seed=0, **FACES[preset.name]._asdict())
-            return
-        rows = ROWS[dataset]
-        self.blank = Run(
-            dataset,
-            CLEAN,
-            L2,
-            seed=0,
-            train_rows=round(rows.train * preset.share),
-            test_rows=round(rows.test * preset.share),
-            epochs=preset.epochs,
-            test_every=preset.test_every,
-        )
-
-    def line(self, label: str, noise: Noise, loss: Loss) -> Line:
-        """A noise and a loss."""
-        return Line(label, replace(self.blank, noise=noise, loss=loss))
-
-    def batches(self, label: str, noise: Noise, loss: Loss, size: int) -> Line:
-        """The same with another batch size, tested after as many samples."""
-        run = self.line(label, noise, loss).run
-        every = max(1, run.test_every * self.blank.batch_size // size)
-        return Line(label, replace(run, batch_size=size, test_every=every))
-
-    @property
-    def truth(self) -> Line:
-        """L2 on clean labels, the floor."""
-        return self.line("GT", CLEAN, L2)
 
 
 def artefacts(dataset: str, preset: Preset) -> dict[str, Artefact]:
@@ -241,13 +56,6 @@ def find(name: str, among: dict[str, Artefact]) -> Artefact:
             return artefact
     names = ", ".join(f"{a.name} ({a.label})" for a in among.values())
     raise ValueError(f"an artefact must be one of {names}; found {name!r}")
-
-
-def cutoff_label(multiple: float) -> str:
-    """As it is drawn."""
-    return {1 / 20: "C=μ/20", 1 / 4: "C=μ/4", 1 / 2: "C=μ/2", 1.0: "C=μ", 1.5: "C=1.5μ"}.get(
-        multiple, f"C={multiple:g}μ"
-    )
 
 
 def _cutoffs(grid: Grid, noise: Noise, multiples: Sequence[float]) -> list[Line]:

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from biv.paper.artefacts import Line
+from biv.paper.grid import Line
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult
 from biv.training.history import DIVERGED_ABOVE
 
 Values = dict[int, float]  # by seed

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import torch
 
 from biv._utils.progress import progress_bar
+from biv.paper.results import Failure, RunResult
 from biv.paper.spec import Run
 from biv.paper.stacks import Outcome, Trouble, member_steps
-from biv.paper.store import Failure, RunResult, Store
+from biv.paper.store import Store
 from biv.paper.timing import rows_forward
 from biv.paper.workers.base import Workers
 from biv.paper.workers.processes import Processes

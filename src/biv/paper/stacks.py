@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from biv.paper import protocol
+from biv.paper.results import Failure, RunResult
 from biv.paper.spec import Run
-from biv.paper.store import Failure, RunResult
 from biv.training import Compute, History, Member, Stack
 from biv.training.loop import Loop
 from biv.training.machine import steady_machine

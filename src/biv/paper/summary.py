@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from biv.paper.artefacts import Line
+from biv.paper.grid import Line
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult
 
 Curves = npt.NDArray[np.float64]
 

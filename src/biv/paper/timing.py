@@ -9,7 +9,8 @@ import torch
 
 from biv.models import ResNet18
 from biv.paper import stacks
-from biv.paper.artefacts import PRESETS, artefacts
+from biv.paper.artefacts import artefacts
+from biv.paper.presets import PRESETS
 from biv.paper.spec import Run
 from biv.training import Compute, Member, Schedule, Triplets
 from biv.training.loop import Loop

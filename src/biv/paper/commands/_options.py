@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from biv.paper.artefacts import PRESETS, ROWS
+from biv.paper.presets import PRESETS, ROWS
 
 DEFAULT_DATASET, DEFAULT_PRESET = "bike", "paper"
 

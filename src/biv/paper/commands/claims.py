@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from biv._utils.command_line import describe_command
-from biv.paper.artefacts import PRESETS
 from biv.paper.commands import _options
+from biv.paper.presets import PRESETS
 
 EXAMPLES = """examples:
   biv claims                                            all of them, on the whole of Bike Sharing
@@ -40,7 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def call(options: argparse.Namespace) -> int:
     """Train what is missing, then judge from the store."""
     from biv._utils.atomic_files import write_atomically
-    from biv.paper.claims import COUNT, claims, find
+    from biv.paper.claim import find
+    from biv.paper.claims import COUNT, claims
     from biv.paper.commands import _common
     from biv.paper.report import claims as report
     from biv.paper.report.files import named_errors

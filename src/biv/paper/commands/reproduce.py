@@ -6,8 +6,9 @@ import argparse
 import importlib.util
 
 from biv._utils.command_line import describe_command
-from biv.paper.artefacts import PRESETS, artefacts, find
+from biv.paper.artefacts import artefacts, find
 from biv.paper.commands import _options
+from biv.paper.presets import PRESETS
 
 EXAMPLES = """examples:
   biv reproduce table1                                  the table, on the whole of Bike Sharing

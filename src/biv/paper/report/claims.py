@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 
-from biv.paper.claims import Verdict
+from biv.paper.claim import Verdict
 from biv.paper.verdicts import EQUAL_WITHIN, Count, Finding, Note, PairedRatio
 from biv.report.markdown import aligned
 

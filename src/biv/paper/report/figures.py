@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biv.paper.artefacts import (
-    BIV,
-    CLEAN,
-    EPSILON,
-    EPSILONS,
-    FACES,
-    IV,
-    L2,
-    LARGE_EPSILONS,
-    PRESETS,
-    Artefact,
-    Line,
-    LinePanel,
-    cutoff,
-)
+from biv.paper.artefacts import EPSILONS, LARGE_EPSILONS
+from biv.paper.grid import BIV, CLEAN, EPSILON, IV, L2, Artefact, Line, LinePanel, cutoff
+from biv.paper.presets import FACES, PRESETS
+from biv.paper.results import RunResult
 from biv.paper.spec import Loss, Run
-from biv.paper.store import RunResult
 from biv.paper.summary import Summary, summarise
 from biv.report.matplotlib_figures import STYLE, save_figure
 from biv.training.history import smoothing

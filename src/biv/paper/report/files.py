@@ -11,10 +11,11 @@ import numpy as np
 
 from biv._utils import typed_json
 from biv._utils.atomic_files import write_atomically
-from biv.paper.artefacts import Artefact
+from biv.paper.grid import Artefact
 from biv.paper.report import figures, lines, tables
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult, Store
+from biv.paper.store import Store
 
 
 class Written(NamedTuple):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biv.paper.artefacts import Artefact, Line
+from biv.paper.grid import Artefact, Line
 from biv.paper.measures import ResultsByLine, Variability
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 

@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from biv.paper.artefacts import Artefact
+from biv.paper.grid import Artefact
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from biv.paper.artefacts import PRESETS, Artefact, artefacts
-from biv.paper.claims import Verdict, claims
+from biv.paper.artefacts import artefacts
+from biv.paper.claim import Verdict
+from biv.paper.claims import claims
+from biv.paper.grid import Artefact
+from biv.paper.presets import PRESETS
 from biv.paper.report import claims as claim_texts
 from biv.paper.report import tables
 from biv.paper.report.paper_page._claims import claims_section
@@ -14,8 +17,9 @@ from biv.paper.report.paper_page._contents import Chosen, contents, wanted_runs
 from biv.paper.report.paper_page._curves import POINTS, figure_section
 from biv.paper.report.paper_page._runs import provenance_section, runs_section
 from biv.paper.report.paper_page._table import table_section
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult, Store
+from biv.paper.store import Store
 from biv.report.page import Page, Section, Text, made
 
 __all__ = ["Chosen", "contents", "page"]

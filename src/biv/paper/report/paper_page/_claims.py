@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from biv.paper.claims import Verdict
+from biv.paper.claim import Verdict
 from biv.paper.report import claims as claim_texts
 from biv.paper.report.paper_page._cells import format_finite
 from biv.paper.verdicts import EQUAL_WITHIN, Finding, PairedRatio

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from biv.paper.artefacts import PRESETS, artefacts
+from biv.paper.artefacts import artefacts
 from biv.paper.claims import claims
+from biv.paper.presets import PRESETS
 from biv.paper.spec import Run
 from biv.paper.store import Store
 

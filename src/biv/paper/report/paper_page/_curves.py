@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from biv.paper.artefacts import Artefact, Line
+from biv.paper.grid import Artefact, Line
 from biv.paper.report import figures, lines
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult
 from biv.paper.summary import Summary, summarise
 from biv.report.charts import BLACK, Chart, Colour, Panel, Series
 from biv.report.page import Section, Table

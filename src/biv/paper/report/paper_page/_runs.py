@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from biv.paper.report.paper_page._contents import Chosen
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult, Store
+from biv.paper.store import Store
 from biv.report.page import Bullets, Cell, Commands, Section, Table, Text
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from biv.paper.artefacts import Artefact
+from biv.paper.grid import Artefact
 from biv.paper.report import figures, tables
 from biv.paper.report.paper_page._cells import format_finite
 from biv.paper.report.paper_page._curves import curves_section
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import RunResult
 from biv.report.charts import BLUE, ORANGE, Chart, Panel, Series
 from biv.report.page import Cell, Section, Table, Text
 
