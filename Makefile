@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help browser demo test quick check docs pictures format mutants fuzz bench bench-quality bench-choices \
+.PHONY: help browser demo test test-long quick lint check dist docs pictures format mutants fuzz bench bench-quality bench-choices \
         bench-alternatives bench-table bench-scale bench-report clean
 
 help: ## list the targets
@@ -36,18 +36,25 @@ browser:
 demo: $(STAMP) ## the paper's table on the shipped bike data: 110 networks, trained and compared
 	$(BIN)/biv reproduce table1 --dataset bike2011 --preset laptop --seeds 5 --out build/demo
 
-test: $(STAMP) browser ## every test and every example of the documentation
+test: $(STAMP) browser ## every test and every example of the documentation, under ten minutes on two cores
 	$(PYTEST)
+
+test-long: $(STAMP) browser ## the same tests with their simulations and campaigns in full: half an hour
+	BIV_TEST_LONG=1 $(PYTEST)
 
 quick: $(STAMP) ## the tests of the inner loop, a minute
 	$(PYTEST) -m 'not slow'
 
-check: $(STAMP) browser ## format, lint, types, import direction, tests
+lint: $(STAMP) ## format, lint, types and import direction, as the pre-commit hooks do
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST)
+
+check: lint test ## lint, then all tests: what must pass before a commit is merged
+
+dist: $(STAMP) ## a release in dist: built, checked, installed into an empty environment, the README run there
+	$(BIN)/python tools/dist.py
 
 docs: $(STAMP) ## the documentation as a site, in build/docs; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs

@@ -18,9 +18,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biv.paper.artefacts import BIV, L2, PRESETS, Panel, artefacts, cutoff
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import BIV, L2, LinePanel, cutoff
+from biv.paper.presets import PRESETS
 from biv.paper.report.figures import METHOD_COLOURS, POINTS, TRUTH_COLOUR
-from biv.paper.store import Result, Store
+from biv.paper.results import RunResult
+from biv.paper.store import Store
 from biv.paper.summary import Summary, summarise
 from biv.report.matplotlib_figures import STYLE
 
@@ -44,7 +47,7 @@ class Picture(NamedTuple):
     numbers: Numbers
 
 
-def runs(store: Store, name: str) -> Iterator[tuple[Panel, dict[str, Summary]]]:
+def runs(store: Store, name: str) -> Iterator[tuple[LinePanel, dict[str, Summary]]]:
     """The panels of an artefact, with a summary of each of their lines, by its label."""
     artefact = ARTEFACTS[name]
     results = store.results(artefact.runs(SEEDS))
@@ -154,7 +157,7 @@ def epsilon(store: Store) -> Picture:
 
 def effective_size(own: Summary, store: Store) -> float:
     """The mean of all epochs and seeds."""
-    found: list[Result] = list(store.results(own.line.runs(SEEDS)).values())
+    found: list[RunResult] = list(store.results(own.line.runs(SEEDS)).values())
     return float(np.mean([result.effective_batch_size.mean(dtype=np.float64) for result in found]))
 
 

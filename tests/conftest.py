@@ -6,8 +6,11 @@ import torch
 from hypothesis import settings
 
 from helpers.cases import CASES
+from helpers.sizes import size
 
-settings.register_profile("biv", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "biv", deadline=None, derandomize=True, print_blob=True, max_examples=size(100, 1000)
+)
 settings.load_profile("biv")
 
 # Two processes of two threads each fight over two cores; results do not depend on it.

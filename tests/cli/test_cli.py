@@ -13,9 +13,10 @@ import pytest
 
 from biv.cli import main
 from biv.paper import protocol
-from biv.paper.artefacts import PRESETS
 from biv.paper.claims import claims
-from biv.paper.store import Failure, Store
+from biv.paper.presets import PRESETS
+from biv.paper.results import Failure
+from biv.paper.store import Store
 from biv.paper.workers.processes import Processes
 
 
@@ -103,7 +104,7 @@ def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
     [
         (["claims", "21"], "found '21'"),
         (["claims", "--jobs", "0"], "--seeds and --jobs must be at least 1"),
-        (["claims", "2", "--stored"], "runs.sqlite is not there, and --stored trains nothing"),
+        (["claims", "2", "--stored"], "runs.sqlite does not exist, and --stored trains nothing"),
         (["reproduce", "fig16"], "found 'fig16'"),
         (["reproduce"], "name what to reproduce"),
         (["reproduce", "table1", "--seeds", "0"], "--seeds and --jobs must be at least 1"),

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from biv._utils import atomic_files
 from biv._utils.atomic_files import InUseError, WriteError, complete_or_none, exclusive
 from biv.cli import _signals, main
-from biv.paper.artefacts import PRESETS
 from biv.paper.claims import claims
+from biv.paper.presets import PRESETS
 from biv.paper.store import Store
 from biv.training.stack import Stack
 from biv.training.streamed import StreamedTraining

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from biv.paper.store import CURVES, Store, _packed
+from biv.paper.results import CURVES, pack_curve
+from biv.paper.store import Store
 
 WRONG = ("x", None, [], {}, 0, -1, 2**70, 1e308, 1e-308, float("nan"), float("inf"), True, "\ud800")
 
@@ -154,7 +155,7 @@ def forge_curves(path, value, runs=None):
         for name, curve in forged.items():
             connection.execute(
                 "UPDATE curves SET data = ? WHERE key = ? AND name = ?",
-                (_packed(curve), result.run.key, name),
+                (pack_curve(curve), result.run.key, name),
             )
         told = json.dumps(replace(result, **forged).summary)
         connection.execute("UPDATE runs SET summary = ? WHERE key = ?", (told, result.run.key))

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from biv.paper.artefacts import PRESETS, Line, artefacts, gamma
+from biv.paper import stacks
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import Line, gamma
+from biv.paper.presets import PRESETS
+from biv.paper.results import RunResult
 from biv.paper.spec import Loss, Run
-from biv.paper.store import Result
 from biv.training import History
 
 RUN = Run(
@@ -26,7 +29,7 @@ def result(run=RUN, seed=0, diverged_at=None):
     steps = run.epochs * (run.train_rows // run.batch_size)
     curves = rng.random((3, steps))
     history = History(curves[0], curves[1], curves[2], np.arange(1, steps + 1), diverged_at)
-    return Result.of(run, history, {"machine": "here"})
+    return RunResult.of(run, history, {"machine": "here"})
 
 
 def assert_same_result(one, other):
@@ -41,7 +44,7 @@ def line_of(*curves, diverged=()):
     runs = [replace(RUN, seed=seed) for seed in range(len(curves))]
     flat = np.zeros(20, dtype=np.float32)
     results = {
-        run: Result(
+        run: RunResult(
             run,
             np.asarray(curve, dtype=np.float32),
             flat,
@@ -63,5 +66,28 @@ def results_of(runs):
         tests = run.epochs * (run.train_rows // run.batch_size) // run.test_every
         falling = 0.1 + 0.5 / np.arange(1, tests + 1) + 0.02 * rng.random(tests)
         epochs = (0.2 + rng.random((3, run.epochs))).astype(np.float32)
-        found[run] = Result(run, falling.astype(np.float32), *epochs, None, {"machine": "here"})
+        found[run] = RunResult(run, falling.astype(np.float32), *epochs, None, {"machine": "here"})
     return found
+
+
+class Here:
+    """Workers that train in this process, which has everything loaded."""
+
+    count = 1
+
+    def __init__(self):
+        self.waiting = []
+
+    def require_rows(self, _runs):
+        pass
+
+    def submit(self, runs):
+        self.waiting.append(runs)
+
+    def finished(self, _moved):
+        while self.waiting:
+            runs = self.waiting.pop(0)
+            yield runs, stacks.attempt(runs)
+
+    def close(self):
+        pass

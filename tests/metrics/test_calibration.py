@@ -11,6 +11,7 @@ from biv import metrics
 from biv.metrics import calibration
 from biv.noise import Gamma, corrupt
 from helpers.draws import N
+from helpers.sizes import size
 
 
 @pytest.mark.slow
@@ -151,7 +152,7 @@ def no_slip(name, rng, n):
 def test_error_bars_that_were_read_aright_are_left_alone(name):
     rng = np.random.default_rng(0)
     for n in (500, 1000, 5000):
-        for _ in range(12):
+        for _ in range(size(4, 12)):
             variance, residual = no_slip(name, rng, n)
             for taken in ("variance", "std"):
                 assert metrics.misread(residual, np.zeros(n), variance, taken=taken) is None

@@ -9,12 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.paper.artefacts import BIV, CLEAN, L2, PRESETS, Grid, Line, artefacts, gamma
-from biv.paper.claims import Compared, claims, find
-from biv.paper.measures import Evidence, Lowest, Quotient, StepsTo, Times, Tuned, Variability
+from biv.paper.artefacts import artefacts
+from biv.paper.claim import Contrast, find
+from biv.paper.claims import claims
+from biv.paper.grid import BIV, CLEAN, L2, Grid, Line, gamma
+from biv.paper.measures import Lowest, Quotient, ResultsByLine, StepsTo, Times, Tuned, Variability
+from biv.paper.presets import PRESETS
 from biv.paper.report import claims as report
+from biv.paper.results import RunResult
 from biv.paper.spec import Loss
-from biv.paper.store import Result
 from biv.paper.verdicts import Count
 from helpers.paper_runs import RUN, line_of
 
@@ -67,7 +70,7 @@ def world(claim, change=lambda run, loss: loss):
         curve = lowest * (1 + np.exp(-(time - 34) / 10) + np.maximum(time - 120, 0) / 400)
         epochs = np.ones(10, dtype=np.float32)
         spread = (0.2 if run.loss.epsilon else 0.8) * math.exp(0.05 * jitter) * epochs
-        results[run] = Result(run, curve.astype(np.float32), epochs, spread, epochs, None, {})
+        results[run] = RunResult(run, curve.astype(np.float32), epochs, spread, epochs, None, {})
     return results
 
 
@@ -191,25 +194,25 @@ def test_a_claim_goes_by_its_number():
 
 def test_the_lowest_of_a_run_that_did_not_stay_finite_is_the_error_of_a_constant():
     line, results = line_of(np.full(50, 0.2), np.full(50, 3.0), np.full(50, 0.3), diverged=(2,))
-    values = Lowest(line).values(Evidence(results, 4))
+    values = Lowest(line).values(ResultsByLine(results, 4))
     assert values == {0: pytest.approx(0.2), 1: pytest.approx(3.0), 2: 1.0}
-    assert Lowest(line).values(Evidence(results, 1)) == {0: pytest.approx(0.2)}
+    assert Lowest(line).values(ResultsByLine(results, 1)) == {0: pytest.approx(0.2)}
     assert Lowest(line).lines == (line,)
     short, results = line_of(np.full(7, 0.2))
-    assert Lowest(short).values(Evidence(results, 1)) == {}
+    assert Lowest(short).values(ResultsByLine(results, 1)) == {}
 
 
 def test_what_was_run_and_has_no_number_is_undecided_and_not_unrun():
     line, results = line_of(np.full(50, 0.2), np.full(50, 0.2), diverged=(0, 1))
-    part = Compared("", "below", Variability(line), Lowest(line))
-    assert part.find(Evidence(results, 2)).verdict == "undecided"
-    assert part.find(Evidence({}, 2)).verdict == "not run"
+    part = Contrast("", "below", Variability(line), Lowest(line))
+    assert part.find(ResultsByLine(results, 2)).verdict == "undecided"
+    assert part.find(ResultsByLine({}, 2)).verdict == "not run"
 
 
 def with_curves(line, *curves, diverged_at=None):
     flat = np.ones(20, dtype=np.float32)
     return {
-        run: Result(run, np.asarray(curve, dtype=np.float32), flat, flat, flat, diverged_at, {})
+        run: RunResult(run, np.asarray(curve, dtype=np.float32), flat, flat, flat, diverged_at, {})
         for run, curve in zip(line.runs(len(curves)), curves, strict=True)
     }
 
@@ -227,7 +230,7 @@ def test_steps_are_counted_to_the_other_s_lowest():
         **with_curves(never, falling + 0.1),
         **with_curves(gone, falling - 0.1, diverged_at=3),
     }
-    evidence = Evidence(results, 1)
+    evidence = ResultsByLine(results, 1)
     assert StepsTo(plain, plain).values(evidence) == {0: 81 * 3}
     assert StepsTo(fast, plain).values(evidence) == {0: 71 * 3}
     assert StepsTo(never, plain).values(evidence) == {0: 81 * 3}
@@ -242,7 +245,7 @@ def test_variability_has_no_scale():
         mean = scale * np.array([1.0, 2.0, 4.0], dtype=np.float32)
         std = scale * np.array([0.1, 0.4, 1.2], dtype=np.float32)
         there = {run: replace(r, train_loss=mean, train_loss_std=std) for run, r in results.items()}
-        assert Variability(line).values(Evidence(there, 2)) == {0: pytest.approx(0.2)}
+        assert Variability(line).values(ResultsByLine(there, 2)) == {0: pytest.approx(0.2)}
 
 
 def test_a_setting_is_chosen_where_it_is_said_to_be():
@@ -253,7 +256,7 @@ def test_a_setting_is_chosen_where_it_is_said_to_be():
     results = {}
     for line, level in heights.items():
         results |= with_curves(line, np.full(40, level), np.full(40, level))
-    evidence = Evidence(results, 2)
+    evidence = ResultsByLine(results, 2)
     assert Tuned(here, there).values(evidence) == {0: 0.5, 1: 0.5}
     assert Tuned(here, here).values(evidence) == pytest.approx({0: 0.3, 1: 0.3})
     quotient = Quotient(Times(2.0, Tuned(here, there)), Tuned(here, here))

@@ -17,7 +17,8 @@ import torch
 
 from biv.cli import main
 from biv.paper import runner, stacks
-from biv.paper.store import Failure, Store
+from biv.paper.results import Failure
+from biv.paper.store import Store
 from biv.paper.workers import clusters
 from biv.paper.workers.clusters import Address, Data
 from biv.paper.workers.processes import Processes

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 import biv
 from biv.cli import main
 from biv.datasets import load_utkface
-from biv.paper import protocol, runner, stacks
-from biv.paper.artefacts import BATCH_SIZES, BIV, CLEAN, IV, L2, PRESETS, artefacts, cutoff, gamma
+from biv.paper import protocol, runner, stacks, timing
+from biv.paper.artefacts import BATCH_SIZES, artefacts
 from biv.paper.claims import claims
+from biv.paper.grid import BIV, CLEAN, IV, L2, cutoff, gamma
+from biv.paper.presets import PRESETS
 from biv.paper.report import figures, tables
 from biv.paper.spec import Noise, Run
 from biv.paper.store import Store
@@ -89,7 +91,7 @@ def test_every_run_takes_steps_and_is_tested(preset):
     for artefact in artefacts("utkface", PRESETS[preset]).values():
         for run in artefact.runs(1):
             assert run.epochs * (run.train_rows // run.batch_size) >= run.test_every >= 1
-    assert runner.rows_forward(artefact.runs(1)) > 0
+    assert timing.rows_forward(artefact.runs(1)) > 0
 
 
 def test_a_part_of_an_artefact():
@@ -257,6 +259,7 @@ def test_a_short_run_is_smoothed_over_an_eighth_of_its_tests():
 # The faces themselves, where they are on hand. No face is shown or kept.
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* are left out")  # `skipped` has them, and is tested
 def test_the_faces_on_hand(data_dir, tmp_path, monkeypatch):
     if not (data_dir / "utkface" / "UTKFace").is_dir():

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from biv.paper.artefacts import PRESETS, artefacts
+from biv.paper.artefacts import artefacts
 from biv.paper.claims import claims
+from biv.paper.presets import PRESETS
 from biv.paper.report import claims as verdicts_report
 from biv.paper.report import figures, lines, tables
 from biv.paper.store import Store

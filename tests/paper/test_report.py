@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biv.paper.artefacts import BIV, CLEAN, PRESETS, Panel, artefacts
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import BIV, CLEAN, LinePanel
+from biv.paper.presets import PRESETS
 from biv.paper.report import figures, lines, tables
-from biv.paper.store import Result
+from biv.paper.results import RunResult
 from biv.paper.summary import summarise
 from helpers.paper_runs import SMOKE, line_of
 
@@ -48,7 +50,7 @@ def test_where_all_runs_overfit_they_are_counted_and_shown():
     own = summarise(line, results, seeds=3)
     assert own.diverged == 3
     assert own.lowest == pytest.approx(0.65)
-    artefact = replace(SMOKE["fig01"], panels=(Panel("", (line,)),))
+    artefact = replace(SMOKE["fig01"], panels=(LinePanel("", (line,)),))
     assert "3 of 3 runs diverged and are left out, but where all runs of a line end above 1." in (
         figures.caption(artefact, results, 3)
     )
@@ -64,7 +66,7 @@ def table_results(lowest):
             height = lowest.get((panel.title, line.label), 0.5)
             for run in line.runs(2) if height is not None else ():
                 curve = np.full(40, height + 0.001 * run.seed, dtype=np.float32)
-                results[run] = Result(run, curve, flat, flat, flat, None, {})
+                results[run] = RunResult(run, curve, flat, flat, flat, None, {})
     return table, results
 
 
@@ -111,7 +113,7 @@ def test_figures_are_drawn_from_what_there_is(name, tmp_path):
     flat = np.linspace(1, 0.5, 40, dtype=np.float32)
     for run in artefact.runs(2):
         epochs = np.ones(20, dtype=np.float32)
-        results.setdefault(run, Result(run, flat, epochs, epochs / 2, epochs, None, {}))
+        results.setdefault(run, RunResult(run, flat, epochs, epochs / 2, epochs, None, {}))
     part = {run: result for run, result in results.items() if run in artefact.runs(1)[:3]}
     assert part
     gone = {run: replace(result, diverged_at=1) for run, result in results.items()}
@@ -185,7 +187,7 @@ def test_the_numbers_of_a_figure_are_a_row_a_line():
     time = np.arange(40)
     epochs = np.ones(20, dtype=np.float32)
     results = {
-        run: Result(
+        run: RunResult(
             run,
             (0.2 + 0.01 * run.seed + 0.01 * abs(time - 20)).astype(np.float32),
             epochs,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from biv.paper import runner, stacks
-from biv.paper.artefacts import PRESETS, Grid, gamma
+from biv.paper.grid import Grid, gamma
+from biv.paper.presets import PRESETS
 from biv.paper.spec import Loss
 from biv.paper.store import Store
 from helpers.paper_runs import SMOKE, assert_same_result

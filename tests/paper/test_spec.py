@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biv.paper.artefacts import PRESETS, artefacts, find, gamma
+from biv.paper.artefacts import artefacts, find
+from biv.paper.grid import gamma
+from biv.paper.presets import PRESETS
 from biv.paper.protocol import MemberFactory, schedule, source
 from biv.paper.spec import Loss, Noise, Run
 from helpers.paper_runs import RUN, SMOKE

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from biv.cli._signals import Interrupted
-from biv.paper.store import Failure, Result, Store, _uri
+from biv.paper.results import Failure, RunResult
+from biv.paper.store import Store, _uri
 from biv.training import History
 from helpers.paper_runs import RUN, assert_same_result, result
 
@@ -35,7 +36,7 @@ def test_what_is_put_in_comes_out(tmp_path):
 
 def test_a_result_keeps_the_epochs_of_a_training_curve():
     history = History(np.arange(40.0), np.full(40, 9.0), np.arange(40.0), np.arange(1, 41))
-    kept = Result.of(RUN, history, {})
+    kept = RunResult.of(RUN, history, {})
     assert kept.train_loss.tolist() == [2 * k + 0.5 for k in range(20)]
     assert (kept.train_loss_std == 0.5).all()
     assert (kept.effective_batch_size == 9.0).all()
@@ -44,12 +45,12 @@ def test_a_result_keeps_the_epochs_of_a_training_curve():
 def test_a_curve_is_kept_to_a_part_in_65_000_in_three_bytes():
     rng = np.random.default_rng(0)
     history = History(rng.random(40), rng.random(40), rng.lognormal(0, 9, 40), np.arange(1, 41))
-    kept = Result.of(RUN, history, {})
+    kept = RunResult.of(RUN, history, {})
     np.testing.assert_allclose(kept.test_loss, history.test_loss, rtol=2**-16)
     assert np.abs(kept.test_loss / history.test_loss - 1).max() > 2**-19  # it is rounded
     assert (kept.test_loss.view(np.uint32) % 256 == 0).all()
     broken = replace_test_loss(history, [np.nan, np.inf, -np.inf, 0.0] * 10)
-    kept = Result.of(RUN, broken, {}).test_loss[:4]
+    kept = RunResult.of(RUN, broken, {}).test_loss[:4]
     np.testing.assert_array_equal(kept, [np.nan, np.inf, -np.inf, 0.0])
 
 
@@ -66,7 +67,11 @@ def test_the_summary_can_be_read_by_any_tool(tmp_path):
     runs = [replace(RUN, seed=seed) for seed in range(3)]
     gone = replace(replace_test_loss(history, np.full(40, np.nan)), diverged_at=1)
     store.add(
-        [Result.of(runs[0], history, {}), Result.of(runs[1], gone, {}), Failure(runs[2], "x", {})]
+        [
+            RunResult.of(runs[0], history, {}),
+            RunResult.of(runs[1], gone, {}),
+            Failure(runs[2], "x", {}),
+        ]
     )
     connection = sqlite3.connect(store.path)
     rows = dict(connection.execute("SELECT json_extract(spec, '$.seed'), summary FROM runs"))

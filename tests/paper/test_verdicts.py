@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from biv.paper.verdicts import T_975, Comparison, compare, overall
+from biv.paper.verdicts import T_975, PairedRatio, compare, overall
 
 
 def test_quantiles_are_student_s():
@@ -43,7 +43,7 @@ def test_the_interval_is_that_of_a_paired_t_test_of_the_logarithms():
     ],
 )
 def test_verdicts(claimed, low, high, verdict):
-    assert Comparison("", claimed, 1.0, low, high, 5).verdict == verdict
+    assert PairedRatio("", claimed, 1.0, low, high, 5).verdict == verdict
 
 
 def test_one_seed_or_none_decides_nothing():
@@ -54,12 +54,12 @@ def test_one_seed_or_none_decides_nothing():
 
 def test_a_claim_is_as_good_as_its_parts():
     holds, fails, open_ = (
-        Comparison("", "below", 1.0, low, high, 5) for low, high in ((0.5, 0.6), (2, 3), (0.5, 2))
+        PairedRatio("", "below", 1.0, low, high, 5) for low, high in ((0.5, 0.6), (2, 3), (0.5, 2))
     )
     assert overall([holds, holds]) == "holds"
     assert overall([holds, open_]) == "undecided"
     assert overall([holds, open_, fails]) == "fails"
     assert overall([]) == "undecided"
-    absent = Comparison("", "below", math.nan, math.nan, math.nan, 0, ran=False)
+    absent = PairedRatio("", "below", math.nan, math.nan, math.nan, 0, ran=False)
     assert overall([absent, absent]) == "not run"
     assert overall([absent, holds]) == "undecided"

@@ -1,16 +1,10 @@
 """The documentation: every block runs, every page is found, the site builds without a warning."""
 
-import contextlib
-import doctest
-import io
 import json
-import os
 import re
-import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
 
@@ -19,10 +13,10 @@ import torch
 import yaml
 
 import biv
-from biv.cli import main
-from biv.paper.commands import _common
+from biv.paper import sweep
 from biv.paper.store import Store
-from helpers import doc_pages
+from helpers import doc_blocks, doc_pages
+from helpers.paper_runs import Here
 
 ROOT, DOCS = doc_pages.ROOT, doc_pages.DOCS
 DOCUMENTS = doc_pages.documents()
@@ -73,84 +67,24 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     folder = doc_pages.clone(tmp_path)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BIV_CACHE_DIR", str(folder / "cache"))
-    monkeypatch.setattr(_common, "_workers", lambda *_: doc_pages.Here())
-    namespace = {"__name__": "__main__"}
-    for block in to_run(name):
-        if name == "README.md":  # of which people copy a part
-            namespace = {"__name__": "__main__"}
-        if block.language == "sh":
-            run_commands(block, folder)
-        elif block.language == "pycon":
-            run_doctest(block, name, namespace)
-        else:
-            run_python(block, name, namespace)
+    monkeypatch.setattr(sweep, "workers_for", lambda *_: Here())
+    doc_blocks.run_blocks(
+        to_run(name), name, folder, doc_blocks.in_this_process, apart=name == "README.md"
+    )  # people copy single blocks of the README
     capsys.readouterr()
-
-
-def run_python(block, name, namespace):
-    lines = "\n" * (block.line - 1)  # so that a traceback has the page's own lines
-    exec(compile(lines + block.text, name, "exec"), namespace)
-
-
-def run_commands(block, folder):
-    """By a shell; but `biv` in this process, where it need not be loaded again each time."""
-    if re.search(r"&$", block.text, flags=re.M):
-        run_shell(block.text, block.line, folder)
-        return
-    for command in doc_pages.commands(block.text):
-        first, *arguments = shlex.split(command, comments=True)
-        if first == "biv":
-            run_biv(arguments, block.line)
-        else:
-            run_shell(command, block.line, folder)
-
-
-def run_biv(arguments, line):
-    file = None
-    if ">" in arguments:
-        *arguments, _, file = arguments
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        code = main(doc_pages.smaller(arguments))
-    assert code == 0, f"line {line}: biv {' '.join(arguments)}"
-    if file is not None:
-        Path(file).write_text(said.getvalue(), encoding="utf-8")
-
-
-def run_shell(text, line, folder):
-    # Stand-ins have no folder in their name.
-    own = text.replace("8786", str(doc_pages.free_port())).replace(".venv/bin/", "")
-    script = doc_pages.STANDINS + own
-    path = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=300,
-        env=os.environ | {
-            "PATH": os.pathsep.join(path), "CLONE": str(ROOT), "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-        },
-    )  # fmt: skip
-    assert done.returncode == 0, f"line {line}: {done.stdout}\n{done.stderr}"
-
-
-def run_doctest(block, name, namespace):
-    example = doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
-    said = []
-    found = doctest.DocTestRunner(verbose=False).run(example, out=said.append, clear_globs=False)
-    namespace.update(example.globs)
-    assert found.attempted > 0
-    assert found.failed == 0, "".join(said)
 
 
 @pytest.mark.slow
 def test_a_wrong_block_is_seen(tmp_path):
     """That the three ways to run a block can fail."""
     with pytest.raises(ZeroDivisionError):
-        run_python(doc_pages.Block("python", "1 / 0", 1), "page", {})
+        doc_blocks.run_python(doc_pages.Block("python", "1 / 0", 1), "page", {})
     with pytest.raises(AssertionError, match="Expected"):
-        run_doctest(doc_pages.Block("pycon", ">>> 1 + 1\n3\n", 1), "page", {})
+        doc_blocks.run_doctest(doc_pages.Block("pycon", ">>> 1 + 1\n3\n", 1), "page", {})
     for wrong in ("biv docs nowhere", "make nothing", "pip install '.[nothing]'", "false"):
+        block = doc_pages.Block("sh", wrong, 7)
         with pytest.raises(AssertionError, match="line 7"):
-            run_commands(doc_pages.Block("sh", wrong, 7), tmp_path)
+            doc_blocks.run_commands(block, tmp_path, doc_blocks.in_this_process)
 
 
 def test_the_first_loop_learns():

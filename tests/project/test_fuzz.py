@@ -8,16 +8,17 @@ from fuzz.campaigns import CAMPAIGNS
 from fuzz.disk import watched
 from fuzz.laws import require_finite
 from fuzz.running import State, batches, run_case
+from helpers.sizes import size
 
 SEED = 2026
-PART = {  # numbers of cases, some thirty seconds in all
-    "losses": range(400),
-    "fits": range(30),
-    "tables": range(40),
-    "files": range(40),
-    "faults": range(20, 30),
-    "full": range(1, 2),
-    "kills": range(2, 3),
+PART = {  # numbers of cases: some thirty seconds in all, or some five minutes
+    "losses": range(size(400, 2000)),
+    "fits": range(size(30, 200)),
+    "tables": range(size(40, 400)),
+    "files": range(size(40, 400)),
+    "faults": range(20, size(30, 80)),
+    "full": range(1, size(2, 10)),
+    "kills": range(2, size(3, 10)),
 }
 
 

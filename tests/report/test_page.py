@@ -16,8 +16,11 @@ import pytest
 import biv
 from biv.cli import main
 from biv.estimator.findings import FindingRecord
-from biv.paper.artefacts import BIV, PRESETS, artefacts
+from biv.paper.artefacts import artefacts
+from biv.paper.grid import BIV
+from biv.paper.presets import PRESETS
 from biv.paper.report import figures, paper_page, tables
+from biv.paper.report.paper_page import _curves, _table
 from biv.paper.store import Store
 from biv.report import conclusions, model_page, training
 from biv.report.charts import (
@@ -153,7 +156,7 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
         for panel, found in zip(artefact.panels, drawn.panels, strict=True):
             assert [line.label for line in panel.lines] == [s.name for s in found.series]
             for series in found.series:
-                assert len(series.x) == len(series.y) <= paper_page.POINTS
+                assert len(series.x) == len(series.y) <= _curves.POINTS
                 assert series.name in drawn.colours
                 assert series.name in found.says
                 assert (np.array(series.low) <= np.array(series.y)).all()
@@ -161,19 +164,19 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
 
 
 def test_a_thinned_curve_keeps_its_ends():
-    assert paper_page._thinned(3).tolist() == [0, 1, 2]
-    places = paper_page._thinned(2_000)
-    assert (places[0], places[-1], len(places)) == (0, 1999, paper_page.POINTS)
+    assert _curves.thinned(3).tolist() == [0, 1, 2]
+    places = _curves.thinned(2_000)
+    assert (places[0], places[-1], len(places)) == (0, 1999, _curves.POINTS)
 
 
 def test_differences_to_the_paper_at_a_glance():
-    lower, higher, same = (paper_page._gauge(apart) for apart in (-0.1, 3.0, 0.001))
+    lower, higher, same = (_table.gauge(apart) for apart in (-0.1, 3.0, 0.001))
     assert (lower.text, higher.text, same.text) == ("10% lower", "300% higher", "the same")
     widths = [
         float(re.search(r'width="([\d.]+)"', cell.drawing).group(1)) for cell in (lower, higher)
     ]
     assert widths == [pytest.approx(7.0), pytest.approx(28.0)]  # the longest fills its half
-    assert paper_page._gauge(math.nan).text == ""
+    assert _table.gauge(math.nan).text == ""
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +389,7 @@ def test_tables_say_in_columns_what_they_show(tmp_path):
     grid = artefacts("bike2011", PRESETS["smoke"])
     results = results_of(grid["table1"].runs(3))
     columns = tables.cells(grid["table1"], results, 3)
-    table = paper_page._cells(columns)
+    table = _table.cells(columns)
     first = columns[0][0].ours
     values = dict(zip(table.columns, (cell.raw for cell in table.rows[0]), strict=True))
     assert float(values["ours"]) == first.lowest

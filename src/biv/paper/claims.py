@@ -6,165 +6,27 @@ fail stands in `verdicts`. Both were written before the runs were made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import product
 
-from biv.paper import verdicts
-from biv.paper.artefacts import (
-    BATCH_SIZES,
-    BIV,
-    CLEAN,
-    EPSILON,
-    FIGURE_CUTOFFS,
-    IV,
-    L2,
-    LOW_ALPHAS,
-    ROWS,
-    TABLE_CUTOFFS,
-    Grid,
-    Line,
-    Preset,
-    cutoff,
-    cutoff_label,
-    gamma,
-)
+from biv.paper.artefacts import BATCH_SIZES, FIGURE_CUTOFFS, LOW_ALPHAS, TABLE_CUTOFFS
+from biv.paper.claim import Choices, Claim, Contrast, Diverges, Part
+from biv.paper.grid import BIV, CLEAN, EPSILON, IV, L2, Grid, Line, cutoff, cutoff_label, gamma
 from biv.paper.measures import (
-    Evidence,
     Lowest,
-    Measure,
     Quotient,
     StepsTo,
     Times,
     Tuned,
     Variability,
-    best_of,
 )
-from biv.paper.spec import Loss, Noise, Run
-from biv.paper.store import Result
-from biv.paper.verdicts import Finding
+from biv.paper.presets import ROWS, Preset
+from biv.paper.spec import Loss, Noise
 
 LEARNING_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of plain SGD, claim 19
 LEVELS = (0.01, 0.1, 10.0)  # mean noises over μ_P beside 1, claim 19
 QUIET_SHARE = 0.1  # of the mean noise, in the quiet half of the day, claim 20
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A part of a claim: the first measure is "below", "above" or "equal" to the second.
-
-    Or it is "shown" beside the second, and decides nothing.
-    """
-
-    what: str
-    claimed: str
-    first: Measure
-    second: Measure
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
-        return (*self.first.lines, *self.second.lines)
-
-    def find(self, evidence: Evidence) -> Finding:
-        """What the runs say."""
-        first, second = self.first.values(evidence), self.second.values(evidence)
-        found = verdicts.compare(self.what, self.claimed, first, second)
-        return replace(found, ran=all(evidence.of(line) for line in self.lines))
-
-
-@dataclass(frozen=True)
-class Diverges:
-    """A part of a claim: every run of the line diverges."""
-
-    what: str
-    line: Line
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
-        return (self.line,)
-
-    def find(self, evidence: Evidence) -> Finding:
-        """What the runs say."""
-        there = evidence.of(self.line).values()
-        times = sum(result.diverged for result in there)
-        return verdicts.Count(self.what, times, len(there), evidence.seeds)
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Beside a claim: which learning rate is best under each noise."""
-
-    what: str
-    options: tuple[tuple[str, tuple[Line, ...]], ...]
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
-        return tuple(line for _, lines in self.options for line in lines)
-
-    def find(self, evidence: Evidence) -> Finding:
-        """What the runs say."""
-        best = ((name, lines, best_of(lines, evidence)) for name, lines in self.options)
-        told = [f"{lines[k].run.learning_rate:g} at {n}" for n, lines, k in best if k is not None]
-        return verdicts.Note(self.what, ", ".join(told), evidence.seeds)
-
-
-Part = Compared | Diverges | Choices
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Something that the paper says, supposes or leaves open.
-
-    Attributes:
-        number: 1 to 20.
-        says: In a sentence.
-        parts: All of which must hold.
-    """
-
-    number: int
-    says: str
-    parts: tuple[Part, ...]
-
-    def runs(self, seeds: int) -> list[Run]:
-        """What must have been run, each once."""
-        lines = (line for part in self.parts for line in part.lines)
-        return list(dict.fromkeys(run for line in lines for run in line.runs(seeds)))
-
-    def test(self, results: Mapping[Run, Result], seeds: int) -> Verdict:
-        """What the runs say of it."""
-        evidence = Evidence(results, seeds)
-        findings = tuple(part.find(evidence) for part in self.parts)
-        wanted = self.runs(seeds)
-        return Verdict(self, findings, len(wanted), sum(run not in results for run in wanted))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim and what was found, part by part.
-
-    Attributes:
-        claim: Which.
-        findings: One a part.
-        asked: How many runs it wants.
-        missing: How many of them are not there.
-    """
-
-    claim: Claim
-    findings: tuple[Finding, ...]
-    asked: int
-    missing: int
-
-    @property
-    def overall(self) -> str:
-        """One of "holds", "fails", "undecided", "not run"."""
-        return "not run" if self.missing == self.asked else verdicts.overall(self.findings)
-
-    def count(self, verdict: str) -> int:
-        """How many parts have this verdict."""
-        return sum(finding.verdict == verdict for finding in self.findings)
 
 
 def claims(dataset: str, preset: Preset) -> dict[int, Claim]:
@@ -172,20 +34,6 @@ def claims(dataset: str, preset: Preset) -> dict[int, Claim]:
     grid = _Lines(dataset, preset)
     made = [Claim(n, says, tuple(parts(grid))) for n, (says, parts) in enumerate(_CLAIMS, start=1)]
     return {claim.number: claim for claim in made if claim.parts}
-
-
-def find(number: str, among: Mapping[int, Claim]) -> Claim:
-    """A claim by its number.
-
-    Raises:
-        ValueError: There is none of that number.
-    """
-    if number.isdigit() and int(number) in among:
-        return among[int(number)]
-    numbers = ", ".join(str(n) for n in among)
-    raise ValueError(
-        f"a claim must be one of {numbers} (what this data set has the rows for); found {number!r}"
-    )
 
 
 class _Lines(Grid):
@@ -224,13 +72,13 @@ def _only_the_mean(grid: _Lines) -> Parts:
     }
     for label, noise in noises.items():
         what = f"L2: {label} / Gamma α=1"
-        yield Compared(what, "equal", grid.lowest(noise, L2), grid.lowest(gamma(1.0), L2))
+        yield Contrast(what, "equal", grid.lowest(noise, L2), grid.lowest(gamma(1.0), L2))
 
 
 def _noise_doubles(grid: _Lines) -> Parts:
     """The paper chose μ_P so that the lowest L2 loss is doubled; the noise of its own figure."""
     doubled = Times(2.0, Lowest(grid.truth))
-    yield Compared("Gamma α=1: L2 / 2 GT", "equal", grid.lowest(gamma(1.0), L2), doubled)
+    yield Contrast("Gamma α=1: L2 / 2 GT", "equal", grid.lowest(gamma(1.0), L2), doubled)
 
 
 def _binary(grid: _Lines) -> Parts:
@@ -238,12 +86,12 @@ def _binary(grid: _Lines) -> Parts:
     for p in (0.3, 0.5, 0.7, 0.9):
         noise = Noise("binary", p)
         biv, cut, plain = (grid.lowest(noise, loss) for loss in (BIV, between, L2))
-        yield Compared(f"p={p:g}: BIV / C=1", "equal", biv, cut)
-        yield Compared(f"p={p:g}: BIV / L2", "below", biv, plain)
-        yield Compared(f"p={p:g}: C=1 / L2", "below", cut, plain)
+        yield Contrast(f"p={p:g}: BIV / C=1", "equal", biv, cut)
+        yield Contrast(f"p={p:g}: BIV / L2", "below", biv, plain)
+        yield Contrast(f"p={p:g}: C=1 / L2", "below", cut, plain)
     for label, loss in (("BIV", BIV), ("C=1", between)):
         clean = grid.lowest(Noise("binary", 0.9), loss)
-        yield Compared(f"p=0.9: {label} / GT", "equal", clean, Lowest(grid.truth))
+        yield Contrast(f"p=0.9: {label} / GT", "equal", clean, Lowest(grid.truth))
 
 
 def _gamma(grid: _Lines) -> Parts:
@@ -255,7 +103,7 @@ def _gamma(grid: _Lines) -> Parts:
         }
         for label, loss in rivals.items():
             rival = grid.lowest(gamma(alpha), loss)
-            yield Compared(f"α={alpha:g}: BIV / {label}", "below", biv, rival)
+            yield Contrast(f"α={alpha:g}: BIV / {label}", "below", biv, rival)
 
 
 def _best_cutoff(grid: _Lines) -> Parts:
@@ -265,7 +113,7 @@ def _best_cutoff(grid: _Lines) -> Parts:
     """
     beaten = ((1.0, 1.0, 1 / 20), (1.0, 1.0, 1 / 4), (0.25, 1 / 4, 1.0), (0.25, 1 / 4, 5.0))
     for alpha, best, other in beaten:
-        yield Compared(
+        yield Contrast(
             f"α={alpha:g}: {cutoff_label(best)} / {cutoff_label(other)}",
             "below",
             grid.lowest(gamma(alpha), cutoff(best)),
@@ -275,7 +123,7 @@ def _best_cutoff(grid: _Lines) -> Parts:
 
 def _grows(grid: _Lines) -> Parts:
     for lower, higher in ((0.5, 1.0), (0.25, 0.5)):
-        yield Compared(
+        yield Contrast(
             f"BIV/L2 at α={lower:g} / at α={higher:g}",
             "below",
             grid.advantage(gamma(lower)),
@@ -285,7 +133,7 @@ def _grows(grid: _Lines) -> Parts:
 
 def _shrinks(grid: _Lines) -> Parts:
     for alpha in (2.0, 5.0, 10.0):
-        yield Compared(
+        yield Contrast(
             f"BIV/L2 at α={alpha:g} / at α=1",
             "above",
             grid.advantage(gamma(alpha)),
@@ -297,10 +145,10 @@ def _uniform(grid: _Lines) -> Parts:
     spreads = {"V=0": (0.0, "equal"), "V=V_max/2": (0.5, "below"), "V=V_max": (1.0, "below")}
     for label, (spread, claimed) in spreads.items():
         noise = Noise("uniform", spread)
-        yield Compared(
+        yield Contrast(
             f"{label}: BIV / L2", claimed, grid.lowest(noise, BIV), grid.lowest(noise, L2)
         )
-    yield Compared(
+    yield Contrast(
         "BIV/L2 at V_max / at V_max/2",
         "below",
         grid.advantage(Noise("uniform", 1.0)),
@@ -311,7 +159,7 @@ def _uniform(grid: _Lines) -> Parts:
 def _uniform_cutoffs(grid: _Lines) -> Parts:
     for (label, spread), c in product((("V_max", 1.0), ("V_max/2", 0.5)), (0.5, 1.0, 1.5)):
         noise = Noise("uniform", spread)
-        yield Compared(
+        yield Contrast(
             f"V={label}: {cutoff_label(c)} / L2",
             "above",
             grid.lowest(noise, cutoff(c)),
@@ -321,7 +169,7 @@ def _uniform_cutoffs(grid: _Lines) -> Parts:
 
 def _iv(grid: _Lines) -> Parts:
     for lower, higher in ((0.5, 1.0), (0.25, 0.5)):
-        yield Compared(
+        yield Contrast(
             f"IV: α={lower:g} / α={higher:g}",
             "above",
             grid.lowest(gamma(lower), IV),
@@ -335,14 +183,14 @@ def _epsilon(grid: _Lines) -> Parts:
         return grid.lowest(gamma(1.0), Loss("biv", epsilon=epsilon))
 
     for other in (0.0, 0.001, 0.5, 1.0):
-        yield Compared(f"ε={EPSILON} / ε={other:g}", "below", at(EPSILON), at(other))
+        yield Contrast(f"ε={EPSILON} / ε={other:g}", "below", at(EPSILON), at(other))
     for other in (0.01, 0.02, 0.1):
-        yield Compared(f"ε={other:g} / ε={EPSILON}", "equal", at(other), at(EPSILON))
+        yield Contrast(f"ε={other:g} / ε={EPSILON}", "equal", at(other), at(EPSILON))
     for good in (0.01, 0.02, EPSILON, 0.1):
-        yield Compared(f"ε={good:g} / L2", "below", at(good), grid.lowest(gamma(1.0), L2))
+        yield Contrast(f"ε={good:g} / L2", "below", at(good), grid.lowest(gamma(1.0), L2))
     noise = Noise("binary", 0.5)
     large = grid.lowest(noise, Loss("biv", epsilon=100.0))
-    yield Compared("binary p=.5: ε=100 / L2", "equal", large, grid.lowest(noise, L2))
+    yield Contrast("binary p=.5: ε=100 / L2", "equal", large, grid.lowest(noise, L2))
 
 
 def _ablation(grid: _Lines) -> Parts:
@@ -352,18 +200,18 @@ def _ablation(grid: _Lines) -> Parts:
     for label, normalised in (("normalised", True), ("not normalised", False)):
         first, second = line(EPSILON, normalised=normalised), line(0.0, normalised=normalised)
         what = f"{label}: ε={EPSILON} / ε=0"
-        yield Compared(what, "below", Lowest(first), Lowest(second))
+        yield Contrast(what, "below", Lowest(first), Lowest(second))
         what = f"{label}: variability at ε={EPSILON} / at ε=0"
-        yield Compared(what, "below", Variability(first), Variability(second))
+        yield Contrast(what, "below", Variability(first), Variability(second))
     for epsilon, claimed in ((0.0, "below"), (EPSILON, "equal")):
         first, second = line(epsilon, normalised=True), line(epsilon, normalised=False)
         what = f"ε={epsilon:g}: normalised / not"
-        yield Compared(what, claimed, Lowest(first), Lowest(second))
+        yield Contrast(what, claimed, Lowest(first), Lowest(second))
 
 
 def _batch_advantage(grid: _Lines) -> Parts:
     for size in BATCH_SIZES:
-        yield Compared(
+        yield Contrast(
             f"batches of {size}: BIV / L2", "below", grid.sized(BIV, size), grid.sized(L2, size)
         )
 
@@ -372,7 +220,7 @@ def _small_batches(grid: _Lines) -> Parts:
     largest = BATCH_SIZES[-1]
     for (label, loss), size in product((("BIV", BIV), ("L2", L2)), BATCH_SIZES[:-1]):
         what = f"{label}: batches of {size} / of {largest}"
-        yield Compared(what, "above", grid.sized(loss, size), grid.sized(loss, largest))
+        yield Contrast(what, "above", grid.sized(loss, size), grid.sized(loss, largest))
 
 
 def _misjudged(grid: _Lines) -> Parts:
@@ -385,7 +233,7 @@ def _misjudged(grid: _Lines) -> Parts:
     ):
         noise = replace(gamma(1.0), disturbance=d_v, squared_reading=squared)
         what = f"D_v={d_v:g}{', other reading' if squared else ''} / D_v=0"
-        yield Compared(what, claimed, grid.lowest(noise, BIV), told)
+        yield Contrast(what, claimed, grid.lowest(noise, BIV), told)
 
 
 def _more_rows(grid: _Lines) -> Parts:
@@ -393,13 +241,13 @@ def _more_rows(grid: _Lines) -> Parts:
     doubled = replace(run, train_rows=2 * run.train_rows)
     if doubled.train_rows + doubled.test_rows <= ROWS[run.dataset].all:
         what = f"GT: {run.train_rows:,} rows / {doubled.train_rows:,} rows"
-        yield Compared(what, "equal", Lowest(grid.truth), Lowest(Line("", doubled)))
+        yield Contrast(what, "equal", Lowest(grid.truth), Lowest(Line("", doubled)))
 
 
 def _faster(grid: _Lines) -> Parts:
     for alpha in LOW_ALPHAS:
         biv, plain = (grid.line("", gamma(alpha), loss) for loss in (BIV, L2))
-        yield Compared(
+        yield Contrast(
             f"α={alpha:g}: steps of BIV to L2's minimum / steps of L2",
             "below",
             StepsTo(biv, plain),
@@ -410,7 +258,7 @@ def _faster(grid: _Lines) -> Parts:
 def _uniform_gain(grid: _Lines) -> Parts:
     spreads = {"V=0": 0.0, "V=V_max/2": 0.5, "V=V_max": 1.0}
     for (label, spread), alpha in product(spreads.items(), LOW_ALPHAS):
-        yield Compared(
+        yield Contrast(
             f"BIV/L2 under uniform {label} / under Gamma α={alpha:g}",
             "above",
             grid.advantage(Noise("uniform", spread)),
@@ -430,7 +278,7 @@ def _sgd(grid: _Lines) -> Parts:
     for (label, loss, claimed), level in product(losses, LEVELS):
         here, at_mean = grid.sgd(level, loss), grid.sgd(1.0, loss)
         what = f"{label}, noise {level:g}μ: the rate best at μ / the rate best here"
-        yield Compared(what, claimed, Tuned(here, at_mean), Tuned(here, here))
+        yield Contrast(what, claimed, Tuned(here, at_mean), Tuned(here, here))
     for label, loss, _ in losses:
         options = tuple((f"{level:g}μ", grid.sgd(level, loss)) for level in sorted((1.0, *LEVELS)))
         yield Choices(f"{label}: best learning rates", options)
@@ -451,9 +299,9 @@ def _regions(grid: _Lines) -> Parts:
         for label, loss in rivals.items():
             what = f"{region} hours: {label} / L2"
             decides = claimed if loss == BIV else "shown"
-            yield Compared(what, decides, grid.region(region, noise, loss), plain)
+            yield Contrast(what, decides, grid.region(region, noise, loss), plain)
         truth = grid.region(region, CLEAN, L2)
-        yield Compared(f"{region} hours: L2 / GT", "shown", plain, truth)
+        yield Contrast(f"{region} hours: L2 / GT", "shown", plain, truth)
 
 
 _CLAIMS: tuple[tuple[str, Callable[[_Lines], Parts]], ...] = (

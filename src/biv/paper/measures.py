@@ -8,25 +8,25 @@ from typing import Protocol
 
 import numpy as np
 
-from biv.paper.artefacts import Line
+from biv.paper.grid import Line
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import Result
 from biv.training.history import DIVERGED_ABOVE
 
 Values = dict[int, float]  # by seed
 
 
-class Evidence:
+class ResultsByLine:
     """The results at hand, by line and seed.
 
     Attributes:
         seeds: How many were asked for.
     """
 
-    def __init__(self, results: Mapping[Run, Result], seeds: int) -> None:
+    def __init__(self, results: Mapping[Run, RunResult], seeds: int) -> None:
         self._results, self.seeds = results, seeds
 
-    def of(self, line: Line) -> dict[int, Result]:
+    def of(self, line: Line) -> dict[int, RunResult]:
         """The runs of a line that are there, by seed."""
         runs = (run for run in line.runs(self.seeds) if run in self._results)
         return {run.seed: self._results[run] for run in runs}
@@ -40,7 +40,7 @@ class Measure(Protocol):
         """What must have been run."""
         ...
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """The numbers, by seed."""
         ...
 
@@ -64,7 +64,7 @@ class Lowest(OfLine):
     favour the method that lost it.
     """
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """By seed."""
         return {
             seed: float(result.smoothed.min()) if result.diverged_at is None else DIVERGED_ABOVE
@@ -81,7 +81,7 @@ class Variability(OfLine):
     did not stay finite has none.
     """
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """By seed."""
         return {
             seed: float(np.mean(result.train_loss_std / result.train_loss, dtype=np.float64))
@@ -109,7 +109,7 @@ class StepsTo:
         """Both."""
         return (self.line, self.target)
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """By seed."""
         targets = Lowest(self.target).values(evidence)
         steps: Values = {}
@@ -135,7 +135,7 @@ class Quotient:
         """Of both."""
         return (*self.first.lines, *self.second.lines)
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """Of the seeds that both have."""
         first, second = self.first.values(evidence), self.second.values(evidence)
         return {seed: first[seed] / second[seed] for seed in first if seed in second}
@@ -153,7 +153,7 @@ class Times:
         """The measure's."""
         return self.measure.lines
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """By seed."""
         return {seed: self.factor * value for seed, value in self.measure.values(evidence).items()}
 
@@ -179,13 +179,13 @@ class Tuned:
         """All."""
         return (*self.options, *self.chosen_on)
 
-    def values(self, evidence: Evidence) -> Values:
+    def values(self, evidence: ResultsByLine) -> Values:
         """By seed."""
         choice = best_of(self.chosen_on, evidence)
         return {} if choice is None else Lowest(self.options[choice]).values(evidence)
 
 
-def best_of(lines: Sequence[Line], evidence: Evidence) -> int | None:
+def best_of(lines: Sequence[Line], evidence: ResultsByLine) -> int | None:
     """Which line is lowest in the mean over seeds; None if they do not all have the same seeds."""
     values = [Lowest(line).values(evidence) for line in lines]
     if not values[0] or any(set(each) != set(values[0]) for each in values):

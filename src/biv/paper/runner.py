@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
@@ -12,15 +11,13 @@ from typing import Any, NamedTuple
 import torch
 
 from biv._utils.progress import progress_bar
-from biv.models import ResNet18
+from biv.paper.results import Failure, RunResult
 from biv.paper.spec import Run
 from biv.paper.stacks import Outcome, Trouble, member_steps
-from biv.paper.store import Failure, Result, Store
+from biv.paper.store import Store
+from biv.paper.timing import rows_forward
 from biv.paper.workers.base import Workers
 from biv.paper.workers.processes import Processes
-from biv.training import Compute, Member, Schedule, Triplets
-from biv.training.loop import Loop
-from biv.training.numerics import numerical_settings
 
 LARGEST_STACK = 40
 
@@ -52,28 +49,6 @@ def default_jobs(runs: Sequence[Run]) -> int:
     """As many processes as there are cores; one, where they would share a GPU."""
     on_gpu = torch.cuda.is_available() and any(run.pixels for run in runs)
     return 1 if on_gpu else os.cpu_count() or 1
-
-
-def rows_forward(runs: Sequence[Run]) -> float:
-    """The arithmetic of runs: rows passed forward, a row that is learned from counting as three."""
-    total = 0.0
-    for run in runs:
-        steps = run.epochs * (run.train_rows // run.batch_size)
-        total += steps * (3.0 * run.batch_size + run.test_rows / run.test_every)
-    return total
-
-
-def seconds_an_image(pixels: int, count: int = 16) -> float:
-    """What an image passed forward costs here, a step of training counting as three."""
-    images = torch.zeros(count, 3, pixels, pixels, dtype=torch.uint8)
-    member = Member(Triplets(images, torch.zeros(count), torch.ones(count)))
-    module = ResNet18()(member.generators()[0])
-    loop = Loop(module, member, Schedule(epochs=2, batch_size=count), Compute(device=None))
-    with numerical_settings(1):
-        loop.run_epoch()  # the library is warm
-        start = time.perf_counter()
-        loop.run_epoch()
-    return (time.perf_counter() - start) / (3 * count)
 
 
 class Plan(NamedTuple):
@@ -177,7 +152,7 @@ def _counted(stack: Sequence[Run]) -> str:
 
 
 def _described(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    results = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
     words = [_counted(stack)]
     if results:
         words.append(f"{results[0].provenance['stack_seconds']:.0f} s")

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from biv.paper import protocol
+from biv.paper.results import Failure, RunResult
 from biv.paper.spec import Run
-from biv.paper.store import Failure, Result
 from biv.training import Compute, History, Member, Stack
 from biv.training.loop import Loop
 from biv.training.numerics import numerical_settings
 
-Outcome = Result | Failure
+Outcome = RunResult | Failure
 
 
 class Trouble(NamedTuple):
@@ -105,7 +105,7 @@ def train(
         return outcomes
     histories = (_one_by_one if good[0].pixels else _stacked)(good, members, after_steps)
     for run, history in zip(good, histories, strict=True):
-        outcomes.append(Result.of(run, history, provenance(start) | _device(run)))
+        outcomes.append(RunResult.of(run, history, provenance(start) | _device(run)))
     return outcomes
 
 

@@ -10,24 +10,20 @@ import errno
 import json
 import os
 import sqlite3
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote
 
 import numpy as np
-import numpy.typing as npt
 
 from biv._utils import typed_json
 from biv._utils.atomic_files import WriteError
 from biv._utils.messages import message_of, shortened
 from biv._utils.typed_json import Count, Scalar
+from biv.paper.results import CURVES, Failure, RunResult, evaluations, pack_curve, unpack_curve
 from biv.paper.spec import Run
-from biv.training import History
-from biv.training.history import smoothed, smoothing
 
 FORMAT = 2
 APPLICATION = 0x42495653  # "BIVS": how a file is known to be a store of ours
@@ -38,8 +34,6 @@ COLUMNS = {
     "curves": ("key", "name", "data"),
 }
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal: of several databases
-CURVES = ("test_loss", "train_loss", "train_loss_std", "effective_batch_size")
-
 SCHEMA = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY,
@@ -56,102 +50,6 @@ CREATE TABLE curves (
     PRIMARY KEY (key, name)
 ) WITHOUT ROWID;
 """
-
-Curve = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What is kept of a run.
-
-    Attributes:
-        run: Which.
-        test_loss: Whole, (evaluations,).
-        train_loss: The mean of each epoch, (epochs,).
-        train_loss_std: The standard deviation within each epoch.
-        effective_batch_size: The mean of each epoch.
-        diverged_at: The step after which something was not finite, or None.
-        provenance: Versions, machine, time.
-    """
-
-    run: Run
-    test_loss: Curve
-    train_loss: Curve
-    train_loss_std: Curve
-    effective_batch_size: Curve
-    diverged_at: int | None
-    provenance: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, run: Run, history: History, provenance: Mapping[str, Any]) -> Result:
-        """A history, thinned to what is kept."""
-        steps = run.train_rows // run.batch_size
-        train = _epochs(history.train_loss, steps, run.epochs)
-        sizes = _epochs(history.effective_batch_size, steps, run.epochs)
-        whole = np.full(evaluations(run), np.nan, dtype=np.float32)
-        whole[: len(history.test_loss)] = history.test_loss
-        return cls(
-            run,
-            _three_bytes(whole),
-            _three_bytes(train.mean(axis=1)),
-            _three_bytes(train.std(axis=1)),
-            _three_bytes(sizes.mean(axis=1)),
-            history.diverged_at,
-            provenance,
-        )
-
-    @property
-    def smoothed(self) -> npt.NDArray[np.float64]:
-        """The test loss as the paper draws it."""
-        return smoothed(self.test_loss, smoothing(len(self.test_loss)))
-
-    @property
-    def summary(self) -> dict[str, float | bool | None]:
-        """What is looked for most: the run's own lowest losses and its last; None if not finite."""
-        smooth = self.smoothed
-        finite = smooth[np.isfinite(smooth)]
-        return {
-            "lowest": _number(np.nanmin(self.test_loss, initial=np.inf)),
-            "lowest_smoothed": _number(finite.min(initial=np.inf)),
-            "last": _number(self.test_loss[-1]) if len(self.test_loss) else None,
-            "last_smoothed": _number(smooth[-1]) if len(smooth) else None,
-            "diverged": self.diverged,
-        }
-
-    @property
-    def diverged(self) -> bool:
-        """Whether something was not finite, or the last smoothed test loss is above 1."""
-        every = self.run.test_every
-        steps = np.arange(1, len(self.test_loss) + 1) * every
-        whole = History(
-            self.train_loss.astype(np.float64),
-            self.effective_batch_size.astype(np.float64),
-            self.test_loss.astype(np.float64),
-            steps,
-            self.diverged_at,
-        )
-        return whole.diverged
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run that could not be trained, and why."""
-
-    run: Run
-    error: str
-    provenance: Mapping[str, Any]
-
-
-def evaluations(run: Run) -> int:
-    """Return how often a run is tested."""
-    return run.epochs * (run.train_rows // run.batch_size) // run.test_every
-
-
-def _epochs(curve: npt.NDArray[np.float64], steps: int, epochs: int) -> npt.NDArray[np.float64]:
-    """(epochs, steps), NaN where a stack stopped early."""
-    whole = np.full(epochs * steps, np.nan)
-    whole[: len(curve)] = curve
-    return whole.reshape(epochs, steps)
 
 
 class _Row(NamedTuple):
@@ -323,14 +221,14 @@ class Store:
             (count,) = connection.execute("SELECT count(*) FROM runs").fetchone()
         return int(count)
 
-    def add(self, outcomes: Iterable[Result | Failure]) -> None:
+    def add(self, outcomes: Iterable[RunResult | Failure]) -> None:
         """Write all of these or none; what is done already stays, what had failed is replaced."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             for outcome in outcomes:
                 self._add(connection, outcome)
 
-    def _add(self, connection: sqlite3.Connection, outcome: Result | Failure) -> None:
+    def _add(self, connection: sqlite3.Connection, outcome: RunResult | Failure) -> None:
         key, spec = outcome.run.key, outcome.run.canonical()
         done = connection.execute("SELECT 1 FROM runs WHERE key = ? AND error IS NULL", (key,))
         if done.fetchone():
@@ -343,8 +241,8 @@ class Store:
             "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)",
             (key, spec, error, diverged_at, summary, provenance),
         )
-        if isinstance(outcome, Result):
-            rows = [(key, name, _packed(getattr(outcome, name))) for name in CURVES]
+        if isinstance(outcome, RunResult):
+            rows = [(key, name, pack_curve(getattr(outcome, name))) for name in CURVES]
             connection.executemany("INSERT OR REPLACE INTO curves VALUES (?, ?, ?)", rows)
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
@@ -354,9 +252,9 @@ class Store:
         done = {key for (key,) in rows}
         return [run for run in dict.fromkeys(runs) if run.key not in done]
 
-    def results(self, runs: Sequence[Run]) -> dict[Run, Result]:
+    def results(self, runs: Sequence[Run]) -> dict[Run, RunResult]:
         """What is stored of these runs; those that are not done are left out."""
-        found: dict[Run, Result] = {}
+        found: dict[Run, RunResult] = {}
         with self._connection() as connection:
             connection.execute("BEGIN")  # one state of the file, whoever else is writing
             for run in dict.fromkeys(runs):
@@ -365,7 +263,7 @@ class Store:
                     found[run] = result
         return found
 
-    def _result(self, connection: sqlite3.Connection, run: Run) -> Result | None:
+    def _result(self, connection: sqlite3.Connection, run: Run) -> RunResult | None:
         found = connection.execute(
             f"SELECT {', '.join(_Row._fields)} FROM runs WHERE key = ? AND error IS NULL",
             (run.key,),
@@ -383,12 +281,12 @@ class Store:
             stored = typed_json.decode(row.summary, _Summary)
             provenance = typed_json.decode(row.provenance, dict[str, Scalar])
             lengths = dict.fromkeys(CURVES, run.epochs) | {"test_loss": evaluations(run)}
-            unpacked = {name: _unpacked(data, lengths[name]) for name, data in curves.items()}
+            unpacked = {name: unpack_curve(data, lengths[name]) for name, data in curves.items()}
             if row.diverged_at is None:  # beyond that step, curves are NaN
                 for name, curve in unpacked.items():
                     if not (np.isfinite(curve) & (curve >= 0)).all():
                         raise ValueError(f"its {name} must be finite and 0 or more")
-            result = Result(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
+            result = RunResult(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
             for name, value in result.summary.items():
                 kept = dict(stored)[name]
                 # Rounding of a mean differs from machine to machine.
@@ -475,40 +373,5 @@ def _require_tables(connection: sqlite3.Connection) -> None:
             raise sqlite3.DatabaseError(f"table {name} must have columns {', '.join(columns)}")
 
 
-def _three_bytes(curve: npt.NDArray[Any]) -> Curve:
-    """Rounded by a part in 65,000 at most, so that the fourth byte of a number is 0."""
-    bits = np.ascontiguousarray(curve, dtype="<f4").view("<u4")
-    rounded: Curve = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view("<f4")
-    return rounded
-
-
 def _or_nan(value: Any) -> float:
     return float("nan") if value is None else float(value)
-
-
-def _number(value: np.floating[Any]) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _packed(curve: Curve) -> bytes:
-    """Bytes of equal rank together compress better: signs and exponents hardly change."""
-    raw = np.ascontiguousarray(curve, dtype="<f4").view(np.uint8).reshape(-1, 4)
-    return zlib.compress(raw.T.tobytes(), 9)
-
-
-def _unpacked(data: bytes, length: int) -> Curve:
-    """Return a curve of a known length; what would be longer is not unpacked.
-
-    Raises:
-        ValueError: It has another length, or the bytes are damaged.
-    """
-    whole = zlib.decompressobj()
-    try:
-        content = whole.decompress(data, 4 * length + 1)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
-    if len(content) != 4 * length or not whole.eof or whole.unused_data:
-        raise ValueError(f"a curve must have {length} numbers")
-    raw = np.frombuffer(content, dtype=np.uint8).reshape(4, length)
-    curve: Curve = np.ascontiguousarray(raw.T).view("<f4").reshape(-1)
-    return curve

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from biv.paper.artefacts import Line
+from biv.paper.grid import Line
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import Result
 
 Curves = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class Summary:
         return float(self.std[self.mean.argmin()]) if self.curves.size else float("nan")
 
 
-def summarise(line: Line, results: Mapping[Run, Result], seeds: int) -> Summary | None:
+def summarise(line: Line, results: Mapping[Run, RunResult], seeds: int) -> Summary | None:
     """What a store has of a line; None if it has nothing."""
     there = [results[run] for run in line.runs(seeds) if run in results]
     if not there:

@@ -19,7 +19,7 @@ T_975 = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedRatio:
     """Two methods under the same seeds: the ratio of what they reach, and what was claimed of it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Comparison:
 
 def compare(
     what: str, claimed: str, first: Mapping[int, float], second: Mapping[int, float]
-) -> Comparison:
+) -> PairedRatio:
     """The ratio first/second over the seeds that both have; intervals by Student's t of the logs.
 
     Example:
@@ -76,14 +76,14 @@ def compare(
     shared = sorted(set(first) & set(second))
     logs = np.log([first[seed] / second[seed] for seed in shared])
     if len(logs) == 0:
-        return Comparison(what, claimed, math.nan, math.nan, math.nan, 0)
+        return PairedRatio(what, claimed, math.nan, math.nan, math.nan, 0)
     mean = float(logs.mean())
     if len(logs) == 1:
-        return Comparison(what, claimed, math.exp(mean), math.nan, math.nan, 1)
+        return PairedRatio(what, claimed, math.exp(mean), math.nan, math.nan, 1)
     quantile = T_975[min(len(logs) - 1, len(T_975)) - 1]
     half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     ends = math.exp(mean - half), math.exp(mean + half)
-    return Comparison(what, claimed, math.exp(mean), *ends, len(logs))
+    return PairedRatio(what, claimed, math.exp(mean), *ends, len(logs))
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Note:
     verdict: str = "shown"
 
 
-Finding = Comparison | Count | Note
+Finding = PairedRatio | Count | Note
 
 
 def overall(findings: Sequence[Finding]) -> str:

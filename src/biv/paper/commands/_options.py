@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from biv.paper.artefacts import PRESETS, ROWS
+from biv.paper.presets import PRESETS, ROWS
 
 DEFAULT_DATASET, DEFAULT_PRESET = "bike", "paper"
 
@@ -70,6 +70,11 @@ def check(options: argparse.Namespace) -> None:
         raise ValueError("--seeds and --jobs must be at least 1")
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out must be a folder; found the file {options.out}")
+
+
+def store_path(options: argparse.Namespace) -> Path:
+    """Return the path of the store in the folder of the results."""
+    return Path(options.out) / "runs.sqlite"
 
 
 def stem(name: str, options: argparse.Namespace) -> str:

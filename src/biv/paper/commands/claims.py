@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from biv._utils.command_line import describe_command
-from biv.paper.artefacts import PRESETS
 from biv.paper.commands import _options
+from biv.paper.presets import PRESETS
 
 EXAMPLES = """examples:
   biv claims                                            all of them, on the whole of Bike Sharing
@@ -40,9 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def call(options: argparse.Namespace) -> int:
     """Train what is missing, then judge from the store."""
     from biv._utils.atomic_files import write_atomically
-    from biv.paper.claims import COUNT, claims, find
+    from biv.paper.claim import find
+    from biv.paper.claims import COUNT, claims
     from biv.paper.commands import _common
     from biv.paper.report import claims as report
+    from biv.paper.report.files import named_errors
 
     _options.check(options)
     known = claims(options.dataset, PRESETS[options.preset])
@@ -52,12 +54,11 @@ def call(options: argparse.Namespace) -> int:
         things = [
             _common.Listed(f"claim {c.number}", "", c.runs(options.seeds), c.says) for c in chosen
         ]
-        print(_common.listing(things, options))
-        return 0
+        return _common.print_listing(things, options)
     runs = list(dict.fromkeys(run for claim in chosen for run in claim.runs(options.seeds)))
     store, plan = _common.train_missing(runs, options)
     results = store.results(runs)
-    with _common.shown(store.path):
+    with named_errors(store.path):
         verdicts = [claim.test(results, options.seeds) for claim in chosen]
     where = f"{options.dataset}, {options.preset} preset, seeds: {options.seeds}."
     if absent := sorted({*range(1, COUNT + 1)} - set(known)):

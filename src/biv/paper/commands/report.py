@@ -7,8 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from biv.paper.commands import _common
 from biv.paper.report import paper_page
+from biv.paper.report.files import named_errors
 from biv.paper.store import Store
 
 
@@ -30,6 +30,6 @@ def write(path: Path, options: argparse.Namespace) -> None:
             "choose others",
             file=sys.stderr,
         )
-    with _common.shown(path):
+    with named_errors(path):
         page = paper_page.page(store, wanted[0], shlex.quote(str(path.parent)))
     page.write(options.out)

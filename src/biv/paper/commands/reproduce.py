@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from typing import TYPE_CHECKING
 
 from biv._utils.command_line import describe_command
-from biv.paper.artefacts import PRESETS, Artefact, artefacts, find
+from biv.paper.artefacts import artefacts, find
 from biv.paper.commands import _options
-
-if TYPE_CHECKING:
-    from biv.paper.store import Store
+from biv.paper.presets import PRESETS
 
 EXAMPLES = """examples:
   biv reproduce table1                                  the table, on the whole of Bike Sharing
@@ -58,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def call(options: argparse.Namespace) -> int:
     """Train what is missing, then draw everything from the store."""
     from biv.paper.commands import _common
+    from biv.paper.report import files
 
     _options.check(options)
     known = artefacts(options.dataset, PRESETS[options.preset])
@@ -68,8 +66,7 @@ def call(options: argparse.Namespace) -> int:
     chosen = [artefact.only(options.panels, options.lines) for artefact in chosen]
     if options.list:
         things = [_common.Listed(a.name, a.label, a.runs(options.seeds), a.shows) for a in chosen]
-        print(_common.listing(things, options))
-        return 0
+        return _common.print_listing(things, options)
     if not chosen:
         raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
     if importlib.util.find_spec("matplotlib") is None:  # before the training, not after it
@@ -77,35 +74,13 @@ def call(options: argparse.Namespace) -> int:
     runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
     store, plan = _common.train_missing(runs, options)
     for artefact in chosen:
-        with _common.shown(store.path):
-            write(artefact, store, options)
+        stem = _options.stem(artefact.name, options)
+        if options.panels or options.lines:  # a part does not replace the whole
+            stem += "-part"
+        with files.named_errors(store.path):
+            written = files.write(artefact, store, options.seeds, options.out, stem)
+        print(f"\n{written.table}\n")
+        print(f"{artefact.name} ({options.preset} preset): {written.caption}")
+        print("  " + "  ".join(str(path) for path in written.paths), flush=True)
     _common.write_report(store, options)
     return _common.report_failures(plan)
-
-
-def write(artefact: Artefact, store: Store, options: argparse.Namespace) -> None:
-    """An artefact from the store alone: files, and what a person wants to see at once."""
-    from biv._utils.atomic_files import write_atomically
-    from biv.paper.report import figures, lines, tables
-
-    seeds, folder = options.seeds, options.out
-    results = store.results(artefact.runs(seeds))
-    name = _options.stem(artefact.name, options)
-    if options.panels or options.lines:  # which does not take the place of the whole
-        name += "-part"
-    caption = figures.caption(artefact, results, seeds)
-    paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, name)
-    texts = {}
-    if artefact.name == "table1":
-        columns = tables.cells(artefact, results, seeds)
-        table = tables.markdown(columns)
-        texts = {"csv": tables.comma_separated(columns), "tex": tables.latex(columns)}
-    else:
-        table = lines.numbers(artefact, results, seeds)
-    texts["md"] = f"{table}\n\n{caption}\n"
-    for suffix, text in texts.items():
-        paths.append(folder / f"{name}.{suffix}")
-        write_atomically(paths[-1], text.encode())
-    print(f"\n{table}\n")
-    print(f"{artefact.name} ({options.preset} preset): {caption}")
-    print("  " + "  ".join(str(path) for path in paths), flush=True)

@@ -7,8 +7,8 @@ import io
 import math
 from collections.abc import Sequence
 
-from biv.paper.claims import Verdict
-from biv.paper.verdicts import EQUAL_WITHIN, Comparison, Count, Finding, Note
+from biv.paper.claim import Verdict
+from biv.paper.verdicts import EQUAL_WITHIN, Count, Finding, Note, PairedRatio
 from biv.report.markdown import aligned
 
 RULE = (
@@ -70,7 +70,7 @@ def comma_separated(verdicts: Sequence[Verdict]) -> str:
 
 
 def _numbers(found: Finding) -> tuple[object, ...]:
-    if isinstance(found, Comparison):
+    if isinstance(found, PairedRatio):
         return (found.claimed, found.ratio, found.low, found.high, "")
     if isinstance(found, Count):
         return ("every run", "", "", "", found.times)

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biv.paper.artefacts import (
-    BIV,
-    CLEAN,
-    EPSILON,
-    EPSILONS,
-    FACES,
-    IV,
-    L2,
-    LARGE_EPSILONS,
-    PRESETS,
-    Artefact,
-    Line,
-    Panel,
-    cutoff,
-)
+from biv.paper.artefacts import EPSILONS, LARGE_EPSILONS
+from biv.paper.grid import BIV, CLEAN, EPSILON, IV, L2, Artefact, Line, LinePanel, cutoff
+from biv.paper.presets import FACES, PRESETS
+from biv.paper.results import RunResult
 from biv.paper.spec import Loss, Run
-from biv.paper.store import Result
 from biv.paper.summary import Summary, summarise
 from biv.report.matplotlib_figures import STYLE, save_figure
 from biv.training.history import smoothing
@@ -63,7 +51,7 @@ LABELS_AT = 1.06  # widths of the axes from the left: a thin line leads there fr
 
 
 def draw(
-    artefact: Artefact, results: Mapping[Run, Result], seeds: int, caption: str = ""
+    artefact: Artefact, results: Mapping[Run, RunResult], seeds: int, caption: str = ""
 ) -> Figure:
     """One artefact, panel by panel, above its caption; lines that have no runs are left out."""
     import matplotlib as mpl
@@ -98,7 +86,7 @@ _QUANTITIES = {
 
 
 def _draw_tests(
-    axes: Iterable[Axes], panels: Sequence[Panel], results: Mapping[Run, Result], seeds: int
+    axes: Iterable[Axes], panels: Sequence[LinePanel], results: Mapping[Run, RunResult], seeds: int
 ) -> None:
     """Curves of all panels, then limits that suit them all, then labels within these."""
     drawn: list[tuple[Axes, list[tuple[Summary, Any]]]] = []
@@ -126,7 +114,7 @@ def _draw_test(axis: Axes, own: Summary, colour: Any) -> None:
     axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
 
 
-def colours(panel: Panel) -> list[Any]:
+def colours(panel: LinePanel) -> list[Any]:
     """By method; what a panel varies of one method, along a scale."""
     import matplotlib as mpl
 
@@ -203,7 +191,7 @@ def _apart(values: Sequence[float], bottom: float, top: float, gap: float) -> li
 
 
 def _draw_training(
-    axis: Axes, line: Line, results: Mapping[Run, Result], seeds: int, colour: Any
+    axis: Axes, line: Line, results: Mapping[Run, RunResult], seeds: int, colour: Any
 ) -> None:
     found = training_curve(line, results, seeds)
     if found is None:
@@ -220,7 +208,7 @@ def _draw_training(
 
 
 def training_curve(
-    line: Line, results: Mapping[Run, Result], seeds: int
+    line: Line, results: Mapping[Run, RunResult], seeds: int
 ) -> tuple[Any, Any, Any] | None:
     """Samples seen, the mean loss of each epoch, and the deviation within it, over the runs."""
     there = [results[run] for run in line.runs(seeds) if run in results]
@@ -235,7 +223,7 @@ def training_curve(
     return np.arange(1, run.epochs + 1) * epoch, mean, spread
 
 
-def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
+def caption(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
     """What was run, in words."""
     runs = artefact.runs(seeds)
     there = [run for run in runs if run in results]
@@ -280,7 +268,7 @@ def caption(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> st
     return " ".join(words)
 
 
-def _but(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
+def _but(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
     """Where diverged runs are shown after all, for want of others."""
     lines = (line for panel in artefact.panels for line in panel.lines)
     owns = [own for line in lines if (own := summarise(line, results, seeds))]

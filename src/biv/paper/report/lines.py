@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biv.paper.artefacts import Artefact, Line
-from biv.paper.measures import Evidence, Variability
+from biv.paper.grid import Artefact, Line
+from biv.paper.measures import ResultsByLine, Variability
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import Result
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 
@@ -17,15 +17,15 @@ LOSSES = ("panel", "line", "lowest test loss", "after thousand samples", "last",
 VARIABILITY = ("line", "std / mean of training loss in an epoch", "lowest seed", "highest seed")
 
 
-def numbers(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> str:
+def numbers(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
     """A figure as a Markdown table."""
     return aligned(rows(artefact, results, seeds))
 
 
-def rows(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list[tuple[str, ...]]:
+def rows(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> list[tuple[str, ...]]:
     """A figure as a table, its head first."""
     if artefact.quantity == "train_loss":
-        evidence = Evidence(results, seeds)
+        evidence = ResultsByLine(results, seeds)
         lines = [line for panel in artefact.panels for line in panel.lines]
         return [VARIABILITY, *(_variability(line, evidence) for line in lines)]
     losses = [
@@ -47,7 +47,7 @@ def _losses(own: Summary | None) -> tuple[str, ...]:
     return (f"{own.lowest:.3f}{spread}", f"{at:.0f}", f"{own.mean[-1]:.3f}", diverged)
 
 
-def _variability(line: Line, evidence: Evidence) -> tuple[str, ...]:
+def _variability(line: Line, evidence: ResultsByLine) -> tuple[str, ...]:
     values = list(Variability(line).values(evidence).values())
     if not values:
         return (line.label, "diverged" if evidence.of(line) else "not run", "", "")

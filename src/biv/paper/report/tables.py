@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from biv.paper.artefacts import Artefact
+from biv.paper.grid import Artefact
+from biv.paper.results import RunResult
 from biv.paper.spec import Run
-from biv.paper.store import Result
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 
@@ -51,7 +51,7 @@ FACES: Printed = {
 PAPER = {"bike": BIKE, "bike2011": BIKE, "utkface": FACES}
 
 
-class Cell(NamedTuple):
+class TableEntry(NamedTuple):
     """One method under one noise.
 
     Attributes:
@@ -73,7 +73,9 @@ class Cell(NamedTuple):
     closed: float
 
 
-def cells(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list[list[Cell]]:
+def cells(
+    artefact: Artefact, results: Mapping[Run, RunResult], seeds: int
+) -> list[list[TableEntry]]:
     """The table, column by column."""
     columns = []
     for panel in artefact.panels:
@@ -85,7 +87,7 @@ def cells(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list
         printed = PAPER[panel.lines[0].run.dataset].get(panel.title, {})
         columns.append(
             [
-                Cell(
+                TableEntry(
                     label,
                     panel.title,
                     own,
@@ -100,7 +102,7 @@ def cells(artefact: Artefact, results: Mapping[Run, Result], seeds: int) -> list
     return columns
 
 
-def _ours(cell: Cell) -> str:
+def _ours(cell: TableEntry) -> str:
     own = cell.ours
     if own is None:
         return "not run"
@@ -111,7 +113,7 @@ def _ours(cell: Cell) -> str:
     return " ".join(words) + (" *" if cell.best else "")
 
 
-def _paper(cell: Cell) -> str:
+def _paper(cell: TableEntry) -> str:
     return "N.A." if cell.paper is None else f"{cell.paper[0]:.3f} ± {cell.paper[1]:.3f}"
 
 
@@ -122,7 +124,7 @@ def _number(value: float, form: str) -> str:
 HEADER = ("noise", "method", "ours", "paper", "ratio to GT", "L2–GT gap closed")
 
 
-def _rows(columns: Sequence[Sequence[Cell]]) -> list[tuple[str, ...]]:
+def _rows(columns: Sequence[Sequence[TableEntry]]) -> list[tuple[str, ...]]:
     return [
         (
             cell.noise if position == 0 else "",
@@ -137,12 +139,12 @@ def _rows(columns: Sequence[Sequence[Cell]]) -> list[tuple[str, ...]]:
     ]
 
 
-def markdown(columns: Sequence[Sequence[Cell]]) -> str:
+def markdown(columns: Sequence[Sequence[TableEntry]]) -> str:
     """As a person would want it: aligned, the best of each column marked with a star."""
     return aligned([HEADER, *_rows(columns)])
 
 
-def comma_separated(columns: Sequence[Sequence[Cell]]) -> str:
+def comma_separated(columns: Sequence[Sequence[TableEntry]]) -> str:
     """Every number at full precision, for machines."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -159,7 +161,7 @@ def comma_separated(columns: Sequence[Sequence[Cell]]) -> str:
     return out.getvalue()
 
 
-def latex(columns: Sequence[Sequence[Cell]]) -> str:
+def latex(columns: Sequence[Sequence[TableEntry]]) -> str:
     """In the paper's own shape: a row a method, a column a noise, the best in bold."""
     head = " & ".join(f"${column[0].noise.replace('α', chr(92) + 'alpha ')}$" for column in columns)
     lines = [
@@ -176,7 +178,7 @@ def latex(columns: Sequence[Sequence[Cell]]) -> str:
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: TableEntry) -> str:
     own = cell.ours
     if own is None:
         return "not run"
