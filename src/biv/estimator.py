@@ -346,6 +346,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             findings.append((fitting, part.out_of_fold))
             parts.append(_with_every_row(part, x, used))
         self._fitted = Fitted(y.ndim == 1, encoder, parts, self.calibrate_variance)
+        self._fitted.require_finite(self._fitted.out_of_fold, matrix, names)
         self._report()
         for fitting, out_of_fold in findings:
             fitting.tell(out_of_fold)

@@ -18,7 +18,7 @@ from biv.features import FeatureEncoder
 from biv.findings import Finding
 from biv.leakage import ranks
 from biv.modelfile import plain
-from biv.owndata.learnable import require_learnable
+from biv.owndata.learnable import naming_cells, require_learnable
 from biv.owndata.relation import RELATED, label_correlation
 from biv.owndata.scores import r2_scores
 from biv.weights import effective_batch_size, inverse_variance_weights
@@ -247,7 +247,7 @@ def _quick_fit(
         random_state=seed,
         verbose=progress,
     )
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, naming_cells(table, places):
         warnings.simplefilter("always")
         model.fit(
             table.features.iloc[places],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,32 @@ from biv._checks import in_shell, shortened
 from biv._pages import see
 from biv.datasets import LabelledTable, Target
 from biv.datasets.columns import Schema
+from biv.fitted import PREDICTABLE, RowError
 from biv.leakage import integer_ids, label_copies
 
 FEWEST_ROWS = 2
+
+
+@contextmanager
+def naming_cells(table: LabelledTable, places: npt.NDArray[np.int64]) -> Iterator[None]:
+    """Name the cell of a file that leaves a row without a finite prediction.
+
+    Args:
+        table: Its files.
+        places: Of the rows that a model is fitted to inside.
+
+    Raises:
+        ValueError: A row has none.
+    """
+    try:
+        yield
+    except RowError as error:
+        place = int(places[error.row])
+        found = table.features[error.column].iloc[place]
+        raise ValueError(
+            f"{table.where(place)}, column {shortened(error.column)} must be {PREDICTABLE}; "
+            f"found {found:g}"
+        ) from error
 
 
 def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:

@@ -28,7 +28,7 @@ from biv.features import Categorical, Ignored
 from biv.findings import ErrorBarWarning
 from biv.modelfile import plain
 from biv.owndata.evidence import Evidence
-from biv.owndata.learnable import require_learnable
+from biv.owndata.learnable import naming_cells, require_learnable
 from biv.owndata.relation import label_correlation
 from biv.owndata.room import (
     ABOUT,
@@ -139,7 +139,7 @@ class ModelFolder:
         kept = tuple(table.features.columns)  # what to leave out was decided when it was read
         model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), naming_cells(table, np.arange(len(table))):
                 warnings.simplefilter("ignore", ErrorBarWarning)  # it is in the evidence below
                 model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
         except ValueError:  # of rows or settings that cannot be: there is nothing to go on from

@@ -24,7 +24,7 @@ from biv.datasets.tablefiles import (
     require_arrow,
     separator,
 )
-from biv.fitted import RowError
+from biv.fitted import PREDICTABLE, RowError
 from biv.owndata.modelfolder import ModelFolder, Predicted
 
 
@@ -94,10 +94,9 @@ def _predicted(folder: ModelFolder, part: Part) -> Predicted:
         return folder.predict(part)
     except RowError as error:
         bad = np.arange(len(part)) == error.row
-        wanted = "a number that the model has a finite prediction for"
         for column in folder.schema.columns:
             if error.column in column(part):
-                part.refuse(column.name, bad, wanted)
+                part.refuse(column.name, bad, PREDICTABLE)
         raise
 
 
