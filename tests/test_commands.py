@@ -572,6 +572,18 @@ def test_cells_that_csv_has_trouble_with(model):
     assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
 
 
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["\ufeffa", "a\rb"])
+def test_names_of_columns_that_csv_has_trouble_with(model, name):
+    whole = pd.read_csv(model.parent / "data.csv").head(3)
+    whole.insert(0, name, 1)
+    whole.to_csv("new.csv", index=False, encoding="utf-8-sig", quoting=1)
+    assert run("predict", model, "new.csv") == 0
+    for path in ("new.csv", "predictions.csv"):
+        assert tablefiles.Files(path).columns[0] == name
+    assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
+
+
 def test_parquet_files_whose_types_differ_a_little(model, here, capsys):
     whole = pd.read_csv(model.parent / "data.csv").head(4)
     folder = here / "parts"

@@ -121,11 +121,13 @@ def _csv_writer(
     with io.TextIOWrapper(binary, encoding="utf-8", newline="") as file:
         form: dict[str, Any] = {"delimiter": separated, "lineterminator": "\n"}
         plain, quoted = csv.writer(file, **form), csv.writer(file, quoting=csv.QUOTE_ALL, **form)
-        plain.writerow(names)
+        # Python leaves a lone carriage return unquoted, and readers end a row there. They drop a
+        # byte order mark at the beginning of the file.
+        odd = names[0].startswith("\ufeff") or any("\r" in name for name in names)
+        (quoted if odd else plain).writerow(names)
 
         def write(cells: Any, mean: Any, std: Any) -> None:
             columns = [column.to_pylist() for column in cells.columns]
-            # Python leaves a lone carriage return unquoted, and readers end a row there.
             returns = (arrow.compute.match_substring(column, "\r") for column in cells.columns)
             writer = quoted if any(arrow.compute.any(r).as_py() for r in returns) else plain
             writer.writerows(zip(*columns, mean.tolist(), std.tolist(), strict=True))
