@@ -279,6 +279,7 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be 0 or more, as an error bar is; found '-1'"),
         ([LINES[0], *(line[:-1] + "0" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is 0"),
         ([LINES[0], *(line[:-1] + "inf" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is infinite"),
+        ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels of a finite error bar and a positive weight; found 1"),
         ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave it out"),
         (LINES[:2], COLUMNS, "rows with a label; found 1"),
         (LINES[:1], COLUMNS, "must have rows with cells to learn from; found none"),

@@ -16,6 +16,8 @@ from biv.datasets.columns import Schema
 from biv.fitted import PREDICTABLE, RowError
 from biv.leakage import integer_ids, label_copies
 
+Floats = npt.NDArray[np.float64]
+
 FEWEST_ROWS = 2
 
 
@@ -51,7 +53,7 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
     Raises:
         ValueError: There are too few rows, all labels are equal, or the error bars say nothing.
     """
-    target, y, variance = table.target, table.y, table.variance
+    target, y = table.target, table.y
     source = ", ".join(map(str, list(table.files)[:3]))
     if len(table) < FEWEST_ROWS:
         raise ValueError(
@@ -64,9 +66,19 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         )
     if table.weight is not None and not table.weight.any():
         raise ValueError(f"{source}: every weight in column {shortened(target.weight)} is 0")
-    if variance is None:
-        return
-    names = " and ".join(map(shortened, target.error_bars))
+    used = np.ones(len(y), dtype=bool) if table.weight is None else table.weight > 0
+    if table.variance is not None:
+        _require_error_bars(table, table.variance, source, unknown)
+        used &= ~np.isinf(table.variance)
+    if used.sum() < FEWEST_ROWS:
+        raise ValueError(
+            f"{source} must have at least {FEWEST_ROWS} labels of a finite error bar and a "
+            f"positive weight; found {used.sum()}"
+        )
+
+
+def _require_error_bars(table: LabelledTable, variance: Floats, source: str, unknown: str) -> None:
+    names = " and ".join(map(shortened, table.target.error_bars))
     if np.isnan(variance).all():
         raise ValueError(
             f"{source}: no error bar in column {names} is known: leave it out{see('variance')}"
@@ -113,8 +125,8 @@ def refuse_copies(
     source: object,
     target: Target,
     features: Any,
-    y: npt.NDArray[np.float64],
-    ends: npt.NDArray[np.float64] | None,
+    y: Floats,
+    ends: Floats | None,
     keep: Sequence[str] = (),
 ) -> None:
     """Refuse numeric columns that repeat the label or an end of its interval, but for kept ones.
