@@ -258,6 +258,7 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be 0 or more, as an error bar is; found '-1'"),
         ([LINES[0], *(line[:-1] + "0" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is 0"),
         ([LINES[0], *(line[:-1] + "inf" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is infinite"),
+        ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels of a finite error bar and a positive weight; found 1"),
         ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave it out"),
         (LINES[:2], COLUMNS, "rows with a label; found 1"),
         (LINES[:1], COLUMNS, "must have rows with cells to learn from; found none"),
@@ -550,6 +551,18 @@ def test_cells_that_csv_has_trouble_with(model):
     assert ";" in text.splitlines()[0]  # separated as before
     found = pd.read_csv("predictions.csv", sep=";", lineterminator="\n")
     assert found["odd"].tolist() == whole["odd"].tolist()
+    assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["\ufeffa", "a\rb"])
+def test_names_of_columns_that_csv_has_trouble_with(model, name):
+    whole = pd.read_csv(model.parent / "data.csv").head(3)
+    whole.insert(0, name, 1)
+    whole.to_csv("new.csv", index=False, encoding="utf-8-sig", quoting=1)
+    assert run("predict", model, "new.csv") == 0
+    for path in ("new.csv", "predictions.csv"):
+        assert files.Files(path).columns[0] == name
     assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
 
 

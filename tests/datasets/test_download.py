@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from biv.datasets import download
-from biv.datasets.download import RemoteFile, Table, find
+from biv.datasets.download import CsvTable, RemoteFile, find
 
 CONTENT = b"a,b\n1,2\n"
 
@@ -142,7 +142,7 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
 
 
 def test_tables_name_the_bad_cell():
-    table = Table("bike.csv", ["hr,temp", "1,0.5", "2,warm", "3"])
+    table = CsvTable("bike.csv", ["hr,temp", "1,0.5", "2,warm", "3"])
     assert table.numbers("hr").tolist() == [1, 2, 3]
     with pytest.raises(
         ValueError, match="bike.csv, line 3, column 'temp' must be a number; found 'warm'"
@@ -150,6 +150,6 @@ def test_tables_name_the_bad_cell():
         table.numbers("temp")
     with pytest.raises(ValueError, match="bike.csv must have a column 'wind'; found hr, temp"):
         table.numbers("wind")
-    short = Table("bike.csv", ["hr,temp", "1"])
+    short = CsvTable("bike.csv", ["hr,temp", "1"])
     with pytest.raises(ValueError, match="line 2, column 'temp' must be a number; found None"):
         short.numbers("temp")

@@ -59,6 +59,23 @@ def test_predictions_are_finite_or_an_error(fitted, value):
     assert np.isfinite(found).all()
 
 
+@pytest.mark.parametrize("left_out", ["weight", "label"])
+def test_a_row_that_is_not_learned_from_has_a_finite_prediction_too(left_out, tmp_path):
+    """Or the model that is saved could not be loaded: NaN is what a damaged file holds."""
+    x, y, std = table()
+    x[5, 1], weight = 4e38, np.ones(ROWS)
+    if left_out == "weight":
+        weight[5] = 0.0
+    else:
+        y[5] = np.nan
+    model = biv.BIVRegressor(**QUICK)
+    with pytest.raises(ValueError, match=r"found 4e\+38 in row 5, column 1$"):
+        model.fit(x, y, y_std=std, sample_weight=weight)
+    x[5, 1] = 1e30
+    model.fit(x, y, y_std=std, sample_weight=weight).save(tmp_path / "m")
+    assert np.isfinite(biv.BIVRegressor.load(tmp_path / "m").out_of_fold_).all()
+
+
 def test_a_damaged_network_is_not_blamed_on_a_row(fitted):
     model, frame = fitted
     damaged = pickle.loads(pickle.dumps(model))

@@ -40,6 +40,11 @@ def write_json(path, content):
     path.write_text(dumps(content), encoding="utf-8")
 
 
+def _value(rng):
+    """A copy, since it may be changed in its turn."""
+    return copy.deepcopy(one_of(rng, VALUES))
+
+
 def changed(rng, content):
     """Some value in it removed, replaced, or of another length."""
     content = copy.deepcopy(content)
@@ -64,14 +69,14 @@ def changed(rng, content):
                 nested = [nested]
             inside[key] = nested
         elif change == "twice" and isinstance(inside, dict):
-            inside[key + SAME_KEY] = one_of(rng, VALUES)
+            inside[key + SAME_KEY] = _value(rng)
             if rng.random() < 0.5:
                 inside[key] = inside.pop(key)  # the last of the two
         elif change == "add" and isinstance(inside, dict):
             inside["unknown"] = 1
         else:
-            inside[key] = one_of(rng, VALUES)
-    return one_of(rng, VALUES) if rng.random() < 0.03 else content
+            inside[key] = _value(rng)
+    return _value(rng) if rng.random() < 0.03 else content
 
 
 def spoil(rng, path, kind):

@@ -8,6 +8,7 @@ from fuzz.campaigns import CAMPAIGNS
 from fuzz.disk import watched
 from fuzz.laws import require_finite
 from fuzz.running import State, batches, run_case
+from fuzz.spoiling import changed, dumps
 from helpers.sizes import size
 
 SEED = 2026
@@ -51,6 +52,15 @@ def test_a_case_that_breaks_a_law_is_a_failure(case, said):
     one, other = (run_case("losses", case, 0, 5) for _ in range(2))
     assert one == other
     assert one is None if said is None else one.startswith(said)
+
+
+def test_a_changed_content_depends_on_its_seed_alone():
+    """Values that were put into one content had been changed for all that came later."""
+    one, other = (
+        [dumps(changed(np.random.default_rng(seed), {"a": [1], "b": {}})) for seed in range(300)]
+        for _ in range(2)
+    )
+    assert one == other
 
 
 def test_a_write_that_fails_is_an_error_of_the_file(tmp_path):

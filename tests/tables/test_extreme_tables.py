@@ -49,6 +49,20 @@ def test_the_command_names_the_row_and_column_that_no_prediction_is_finite_for(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.csv", "2.csv"]
 
 
+@pytest.mark.parametrize("command", ["train", "inspect"])
+def test_a_row_to_ignore_that_no_prediction_is_finite_for_is_named(command, tmp_path, capsys):
+    odd = table()
+    odd.loc[7, "a"], odd.loc[7, "err"], odd.loc[3, "y"] = "4e38", np.inf, np.nan
+    odd.to_csv(tmp_path / "t.csv", index=False)
+    given = [command, str(tmp_path / "t.csv"), "--target", "y", "--target-std", "err"]
+    small = ["--members", "8", "--max-epochs", "2", "--out", str(tmp_path / "m")]
+    assert main(given + small * (command == "train")) == 2
+    said = capsys.readouterr().err
+    assert "t.csv, row 8, column 'a' must be a number that the model has a finite pred" in said
+    assert "found 4e+38" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
+
+
 @pytest.mark.parametrize(
     ("column", "cell", "wanted"),
     [

@@ -8,7 +8,7 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from biv.datasets.download import Table
+from biv.datasets.download import CsvTable
 from biv.tables.dataset import Dataset
 
 ALPHABET = "*ACDEFGHIKLMNPQRSTVWY"  # a stop, and the twenty amino acids
@@ -37,12 +37,12 @@ def load_amyloid() -> Dataset:
     """
     shipped = resources.files("biv.datasets") / "data" / "amyloid.csv.gz"
     text = gzip.decompress(shipped.read_bytes()).decode("utf-8")
-    table = Table(shipped.name, text.splitlines())
+    table = CsvTable(shipped.name, text.splitlines())
     variance = table.numbers("dy") ** 2
     return Dataset(_one_hot(table), table.numbers("y"), variance, FEATURE_NAMES, SOURCE, LICENCE)
 
 
-def _one_hot(table: Table) -> npt.NDArray[np.float32]:
+def _one_hot(table: CsvTable) -> npt.NDArray[np.float32]:
     sequences = np.frombuffer("".join(table.text("x")).encode("ascii"), dtype=np.uint8)
     letters = np.frombuffer(ALPHABET.encode("ascii"), dtype=np.uint8)
     hot: npt.NDArray[np.bool_] = sequences.reshape(len(table), LENGTH, 1) == letters

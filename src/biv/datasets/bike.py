@@ -8,7 +8,7 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from biv.datasets.download import RemoteFile, Table, find
+from biv.datasets.download import CsvTable, RemoteFile, find
 from biv.tables.dataset import Dataset
 
 DAYS = 731  # 2011 and 2012; NOTE[DIFF] 12: the date's angle runs twice around over all of them
@@ -55,7 +55,7 @@ def load_bike() -> Dataset:
         ValueError: The file found is not the one that was meant.
     """
     path = find(WHOLE)
-    table = Table(str(path), path.read_text(encoding="utf-8").splitlines())
+    table = CsvTable(str(path), path.read_text(encoding="utf-8").splitlines())
 
     def day(cell: str) -> float:
         return date.fromisoformat(cell).toordinal() - FIRST_DAY + 1.0
@@ -80,7 +80,7 @@ def load_bike_2011() -> Dataset:
         ((8645, 19), 651.0)
     """
     shipped = resources.files("biv.datasets") / "data" / "bike-2011.csv"
-    table = Table(shipped.name, shipped.read_text(encoding="utf-8").splitlines())
+    table = CsvTable(shipped.name, shipped.read_text(encoding="utf-8").splitlines())
     return _dataset(
         table,
         label="bikers",
@@ -90,7 +90,7 @@ def load_bike_2011() -> Dataset:
     )
 
 
-def _dataset(table: Table, *, label: str, year: Column, day: Column, weather: Column) -> Dataset:
+def _dataset(table: CsvTable, *, label: str, year: Column, day: Column, weather: Column) -> Dataset:
     """What the two files have in common."""
     features = _features(
         year=year,

@@ -117,7 +117,7 @@ def _unzipped(archive: bytes, file: RemoteFile) -> bytes:
         ) from error
 
 
-class Table:
+class CsvTable:
     """A CSV file with a header, column by column; errors name the file, the line and the cell."""
 
     def __init__(self, name: str, lines: Iterable[str]) -> None:

@@ -24,6 +24,9 @@ Array = npt.NDArray[Any]
 FAR = 1e3  # standard deviations from the mean, below which no feature makes a prediction overflow
 
 
+PREDICTABLE = "a number that the model has a finite prediction for"
+
+
 class RowError(ValueError):
     """A row that has no finite prediction.
 
@@ -149,11 +152,24 @@ class Fitted:
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked for below
             means, spreads = zip(*(part.predict(matrix) for part in self.parts), strict=True)
             mean, spread = np.concatenate(means, axis=1), np.concatenate(spreads, axis=1)
-            finite = np.isfinite(mean + spread)
-        if not finite.all():
-            row = int(np.flatnonzero(~finite.all(axis=1))[0])
-            raise self._row_error(matrix, row, getattr(table, "columns", names))
+            both = mean + spread
+        self.require_finite(both, matrix, getattr(table, "columns", names))
         return mean, spread
+
+    def require_finite(self, predicted: Array, matrix: Array, names: Sequence[Any] | None) -> None:
+        """Check that all predictions are finite.
+
+        Args:
+            predicted: Predictions of each row, (N, outputs).
+            matrix: The encoded rows.
+            names: Names of the columns of the table, if they have any.
+
+        Raises:
+            RowError: A number is too large for a finite prediction.
+        """
+        finite = np.isfinite(predicted).all(axis=1)
+        if not finite.all():
+            raise self._row_error(matrix, int(np.flatnonzero(~finite)[0]), names)
 
     def _row_error(self, matrix: Array, row: int, names: Sequence[Any] | None) -> ValueError:
         """What to say of a row whose prediction is not finite."""

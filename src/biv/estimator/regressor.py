@@ -339,7 +339,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             fit = fit_output(rows, candidates, settings, self._checkpoint(output, labels))
             fits.append(fit)
             parts.append(fit.part(features, x, used))
-        self._set_fitted(Fitted(y.ndim == 1, encoder, parts, self.calibrate_variance))
+        fitted = Fitted(y.ndim == 1, encoder, parts, self.calibrate_variance)
+        fitted.require_finite(fitted.out_of_fold, matrix, names)
+        self._set_fitted(fitted)
         for fit in fits:
             fit.rows.labels.warn_about_error_bars(fit.out_of_fold)
         self._warn_about_epochs()

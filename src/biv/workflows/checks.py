@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,36 @@ import numpy.typing as npt
 from biv._utils.messages import shortened
 from biv._utils.pages import see
 from biv._utils.wording import Message, Setting
+from biv.estimator.fitted import PREDICTABLE, RowError
 from biv.preprocessing.leakage import integer_ids, label_copies
 from biv.tables import LabelledTable, Target
 from biv.tables.schema import Schema
 
+Floats = npt.NDArray[np.float64]
+
 FEWEST_ROWS = 2
+
+
+@contextmanager
+def naming_cells(table: LabelledTable, places: npt.NDArray[np.int64]) -> Iterator[None]:
+    """Name the cell of a file that leaves a row without a finite prediction.
+
+    Args:
+        table: Its files.
+        places: Of the rows that a model is fitted to inside.
+
+    Raises:
+        ValueError: A row has none.
+    """
+    try:
+        yield
+    except RowError as error:
+        place = int(places[error.row])
+        found = table.features[error.column].iloc[place]
+        raise ValueError(
+            f"{table.where(place)}, column {shortened(error.column)} must be {PREDICTABLE}; "
+            f"found {found:g}"
+        ) from error
 
 
 def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
@@ -28,7 +54,7 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
     Raises:
         ValueError: There are too few rows, all labels are equal, or the error bars say nothing.
     """
-    target, y, variance = table.target, table.y, table.variance
+    target, y = table.target, table.y
     source = ", ".join(map(str, list(table.files)[:3]))
     if len(table) < FEWEST_ROWS:
         raise ValueError(
@@ -41,9 +67,19 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         )
     if table.weight is not None and not table.weight.any():
         raise ValueError(f"{source}: every weight in column {shortened(target.weight)} is 0")
-    if variance is None:
-        return
-    names = " and ".join(map(shortened, target.error_bars))
+    used = np.ones(len(y), dtype=bool) if table.weight is None else table.weight > 0
+    if table.variance is not None:
+        _require_error_bars(table, table.variance, source, unknown)
+        used &= ~np.isinf(table.variance)
+    if used.sum() < FEWEST_ROWS:
+        raise ValueError(
+            f"{source} must have at least {FEWEST_ROWS} labels of a finite error bar and a "
+            f"positive weight; found {used.sum()}"
+        )
+
+
+def _require_error_bars(table: LabelledTable, variance: Floats, source: str, unknown: str) -> None:
+    names = " and ".join(map(shortened, table.target.error_bars))
     if np.isnan(variance).all():
         raise ValueError(
             f"{source}: no error bar in column {names} is known: leave it out{see('variance')}"
@@ -97,8 +133,8 @@ def refuse_copies(
     source: object,
     target: Target,
     features: Any,
-    y: npt.NDArray[np.float64],
-    ends: npt.NDArray[np.float64] | None,
+    y: Floats,
+    ends: Floats | None,
     keep: Sequence[str] = (),
 ) -> None:
     """Refuse numeric columns that repeat the label or an end of its interval, but for kept ones.

@@ -18,7 +18,7 @@ from biv.estimator.regressor import BIVRegressor
 from biv.losses.weights import effective_batch_size, inverse_variance_weights
 from biv.tables import LabelledTable
 from biv.tables.schema import Schema
-from biv.workflows.checks import require_learnable
+from biv.workflows.checks import naming_cells, require_learnable
 from biv.workflows.evidence_parts import QUANTILES, RemarkRecord, worth_of_weights
 from biv.workflows.remarks import Remark, remarks_on, sample
 from biv.workflows.scores import r2_scores
@@ -237,7 +237,7 @@ def _quick_fit(
         random_state=seed,
         verbose=progress,
     )
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, naming_cells(table, places):
         warnings.simplefilter("always")
         model.fit(
             table.features.iloc[places],

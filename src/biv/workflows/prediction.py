@@ -16,7 +16,7 @@ import numpy as np
 from biv._utils.atomic_files import complete_or_none
 from biv._utils.messages import shortened
 from biv._utils.wording import Message, Setting
-from biv.estimator.fitted import RowError
+from biv.estimator.fitted import PREDICTABLE, RowError
 from biv.tables.files import Files, is_compressed, separator
 from biv.tables.part import PARQUET, Part, kind, require_arrow
 from biv.workflows.model_folder import ModelFolder, Predicted
@@ -94,10 +94,9 @@ def _predicted(folder: ModelFolder, part: Part) -> Predicted:
         return folder.predict(part)
     except RowError as error:
         bad = np.arange(len(part)) == error.row
-        wanted = "a number that the model has a finite prediction for"
         for column in folder.schema.columns:
             if error.column in column(part):
-                part.refuse(column.name, bad, wanted)
+                part.refuse(column.name, bad, PREDICTABLE)
         raise
 
 
@@ -124,11 +123,13 @@ def _csv_writer(
     with io.TextIOWrapper(binary, encoding="utf-8", newline="") as file:
         form: dict[str, Any] = {"delimiter": separated, "lineterminator": "\n"}
         plain, quoted = csv.writer(file, **form), csv.writer(file, quoting=csv.QUOTE_ALL, **form)
-        plain.writerow(names)
+        # Python leaves a lone carriage return unquoted, and readers end a row there. They drop a
+        # byte order mark at the beginning of the file.
+        odd = names[0].startswith("\ufeff") or any("\r" in name for name in names)
+        (quoted if odd else plain).writerow(names)
 
         def write(cells: Any, mean: Any, std: Any) -> None:
             columns = [column.to_pylist() for column in cells.columns]
-            # Python leaves a lone carriage return unquoted, and readers end a row there.
             returns = (arrow.compute.match_substring(column, "\r") for column in cells.columns)
             writer = quoted if any(arrow.compute.any(r).as_py() for r in returns) else plain
             writer.writerows(zip(*columns, mean.tolist(), std.tolist(), strict=True))

@@ -20,7 +20,7 @@ from biv.estimator.findings import ErrorBarWarning
 from biv.estimator.regressor import BIVRegressor
 from biv.tables import LabelledTable
 from biv.tables.part import require_pandas
-from biv.workflows.checks import require_learnable
+from biv.workflows.checks import naming_cells, require_learnable
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.model_folder import ModelFolder
@@ -90,7 +90,7 @@ def _fit(
     kept = tuple(table.features.columns)  # what to leave out was decided when it was read
     model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), naming_cells(table, np.arange(len(table))):
             warnings.simplefilter("ignore", ErrorBarWarning)  # the evidence has the finding
             model.fit(table.features, table.y, y_var=table.variance, sample_weight=table.weight)
     except ValueError:  # these rows or settings are invalid: there is nothing to resume from
