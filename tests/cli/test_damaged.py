@@ -326,7 +326,7 @@ def test_a_store_whose_maker_was_killed_is_made(tmp_path, monkeypatch):
         "biv.paper.runner.complete",
         lambda runs, *_, **__: (trained.extend(runs), Plan(0, len(runs), []))[1],
     )
-    monkeypatch.setattr("biv.paper.commands._common.seconds_a_unit", lambda _: 0.001)
+    monkeypatch.setattr("biv.paper.timing.seconds_per_row", lambda _: 0.001)
     parser = argparse.ArgumentParser()
     add_options(parser)
     train_missing([RUN], parser.parse_args(["--jobs", "1", "--out", str(tmp_path)]))
