@@ -37,6 +37,7 @@ suppress_warnings = ["myst.header"]  # a page that is included brings its own fi
 # Docstrings say `pred` for the argument, as Markdown does.
 default_role = "code"
 napoleon_google_docstring = napoleon_numpy_docstring = True
+napoleon_use_param = napoleon_use_rtype = False  # types are prose, as "array-like of shape (N,)"
 napoleon_custom_sections = [("Identities", "returns_style"), "Reference"]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
@@ -52,7 +53,9 @@ nitpick_ignore_regex = [
     (r"py:class", r"Path|ProcessGroup|Tensor"),
     # Types that signatures name and nobody has to make.
     (r"py:(class|exc)", r"biv\.(_arrays|sums|weightings|distributed|\w+\.\w+)\.\w+"),
-    (r"py:(class|exc)", r"Array|FloatArray|Base|Rows|DivergedError"),
+    (r"py:(class|exc)", r"Array|FloatArray|Base|NetworkFunction|Rows|DivergedError"),
+    # Words of the types of attributes, such as "ndarray of shape (n_outputs, 2)".
+    (r"py:class", r"ndarray|shape|n_\w+|low|high|value|stderr|2"),
 ]
 
 html_theme = "furo"

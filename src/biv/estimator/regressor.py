@@ -171,7 +171,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ignored_features_ : list
         Names of the columns that were left out as identifiers; :meth:`predict` accepts anything in
         them.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of the frame that was fitted; absent otherwise.
     n_features_in_ : int
         Number of columns of X.
