@@ -41,7 +41,14 @@ def found(rows, predicted, tau2=0.0, **more):
 
 def seen(rows, x):
     places = np.arange(len(rows))
-    fit = inspection.QuickFit(len(rows), 0.0, 0.0, 1.0, None, None, places, x)
+    fit = inspection.OutOfFoldFit(
+        tau2=0.0,
+        epsilon=0.0,
+        variance_factor=None,
+        variance_factor_interval=None,
+        places=places,
+        predicted=x,
+    )
     return inspection.examine(rows, fit)
 
 

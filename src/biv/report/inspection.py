@@ -14,6 +14,7 @@ from biv.report.conclusions import WIDTH, r2_in_words
 from biv.report.matplotlib_figures import STYLE
 from biv.workflows import Inspection
 from biv.workflows.evidence_parts import BinnedResiduals, WeightShares
+from biv.workflows.inspection import QuickFit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ BINS = 60
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
-def text(seen: Inspection) -> str:
+def text(seen: Inspection[QuickFit]) -> str:
     """For a terminal."""
     fit, scale = seen.fit, seen.label_variance
     shares = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
@@ -76,7 +77,7 @@ def text(seen: Inspection) -> str:
     return "\n".join(wrapped)
 
 
-def draw(seen: Inspection) -> Figure:
+def draw(seen: Inspection[QuickFit]) -> Figure:
     """How large σ² is, where, what counts, and whether residuals agree."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewFigure
@@ -106,7 +107,7 @@ def _log(values: Any) -> bool:
     return len(values) > 0 and values.max() / values.min() > 30
 
 
-def _histogram(axes: Axes, seen: Inspection) -> None:
+def _histogram(axes: Axes, seen: Inspection[QuickFit]) -> None:
     shares = _positive(seen.variance) / seen.label_variance
     edges: Any = BINS
     if _log(shares):
@@ -121,7 +122,7 @@ def _histogram(axes: Axes, seen: Inspection) -> None:
     axes.legend(frameon=False)
 
 
-def _cloud(axes: Axes, seen: Inspection) -> None:
+def _cloud(axes: Axes, seen: Inspection[QuickFit]) -> None:
     std, y = np.sqrt(seen.variance), seen.table.y
     places = np.flatnonzero(np.isfinite(std) & (std > 0))
     places = places[:: max(1, len(places) // POINTS)]
@@ -132,7 +133,7 @@ def _cloud(axes: Axes, seen: Inspection) -> None:
     axes.set(title="Do error bars go with the label?", xlabel=name, ylabel="σ")
 
 
-def _weight_shares(axes: Axes, seen: Inspection) -> None:
+def _weight_shares(axes: Axes, seen: Inspection[QuickFit]) -> None:
     finite = seen.variance[np.isfinite(seen.variance)]
     shares = WeightShares.of(finite, epsilon=seen.fit.epsilon)
     for (name, share), colour in zip(shares.curves().items(), (GREY, BLUE, ORANGE), strict=False):
@@ -145,7 +146,7 @@ def _weight_shares(axes: Axes, seen: Inspection) -> None:
     axes.legend(frameon=False)
 
 
-def _residuals(axes: Axes, seen: Inspection) -> None:
+def _residuals(axes: Axes, seen: Inspection[QuickFit]) -> None:
     """Mean squared residuals in bins of σ², beside σ²+τ²."""
     fit = seen.fit
     own = seen.variance[fit.places]

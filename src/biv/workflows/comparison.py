@@ -21,7 +21,7 @@ from biv.tables import LabelledTable
 from biv.workflows.checks import require_learnable
 from biv.workflows.comparison_record import Effect
 from biv.workflows.evidence import Judged, TableEvidence
-from biv.workflows.inspection import QuickFit, examine
+from biv.workflows.inspection import OutOfFoldFit, examine
 from biv.workflows.method_comparison import INTERVAL, MethodComparison, MethodResult
 from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, estimated_variance, methods
 from biv.workflows.relation import goes_with_label, label_correlation
@@ -189,7 +189,14 @@ def _evidence(
     if variance.max() > variance.min():
         factor, stderr = metrics.variance_factor(predicted, y, variance)
         interval = (factor - INTERVAL * stderr, factor + INTERVAL * stderr)
-    fit = QuickFit(len(places), tau2, tau2, float("nan"), factor, interval, places, predicted)
+    fit = OutOfFoldFit(
+        tau2=tau2,
+        epsilon=tau2,
+        variance_factor=factor,
+        variance_factor_interval=interval,
+        places=places,
+        predicted=predicted,
+    )
     std = np.full(len(places), np.sqrt(tau2))
     return TableEvidence.of(
         table,

@@ -28,7 +28,7 @@ from biv.workflows.evidence_parts import (
     RemarkRecord,
     RowSample,
 )
-from biv.workflows.inspection import Inspection, QuickFit, examine
+from biv.workflows.inspection import Inspection, OutOfFoldFit, examine
 from biv.workflows.remarks import sample
 
 Floats = npt.NDArray[np.float64]
@@ -118,15 +118,13 @@ class TableEvidence:
         tau2, epsilon = float(model.tau2_), model.epsilon_
         seen = None
         if table.variance is not None:
-            fit = QuickFit(
-                len(places),
-                tau2,
-                tau2 if epsilon is None else float(epsilon),
-                float("nan"),
-                model.variance_factor_,
-                model.variance_factor_interval_,
-                places,
-                predicted,
+            fit = OutOfFoldFit(
+                tau2=tau2,
+                epsilon=tau2 if epsilon is None else float(epsilon),
+                variance_factor=model.variance_factor_,
+                variance_factor_interval=model.variance_factor_interval_,
+                places=places,
+                predicted=predicted,
             )
             calibrated = model.calibrate_variance
             seen = examine(table, fit, seed=seed, calibrated=calibrated)
@@ -149,7 +147,7 @@ class TableEvidence:
         label_variance: float,
         tau2: float,
         epsilon: float | None,
-        seen: Inspection | None,
+        seen: Inspection[OutOfFoldFit] | None,
         wording: Wording = OPTIONS,
     ) -> TableEvidence:
         """From a table and what a model says of rows that it has not learned from.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,39 +29,54 @@ FITTED_ROWS = 20_000  # at most, for the quick fit
 QUICK_EPOCHS, QUICK_FOLDS = 25, 4
 
 
-@dataclass(frozen=True)
-class QuickFit:
-    """A fit that is judged on rows it has not learned from; for an inspection, a small one.
+@dataclass(frozen=True, kw_only=True)
+class OutOfFoldFit:
+    """A fit that is judged on rows it has not learned from.
 
     Attributes:
-        rows: That it was fitted on.
-        tau2: The variance of its own error, in squared units of the label.
-        epsilon: That it would take, likewise.
-        r2: Of rows that it has not seen, to their true labels.
-        variance_factor: By which the variances seem to be too small.
+        tau2: Variance of its own error, in squared units of the label.
+        epsilon: ε that it would take, in squared units of the label.
+        variance_factor: Factor by which the variances seem to be too small; None if unknown.
         variance_factor_interval: Its 95 % interval.
-        places: Which rows of the table.
-        predicted: What members that have not seen them predict.
-        r2_stderr: The standard error of `r2`.
-        r2_alike: The same R² with all labels alike, which does not rest on the smallest error bars.
-        r2_alike_stderr: Its standard error.
+        places: Rows of the table that it is judged on.
+        predicted: Predictions of these rows by members that have not learned from them.
     """
 
-    rows: int
     tau2: float
     epsilon: float
-    r2: float
     variance_factor: float | None
     variance_factor_interval: tuple[float, float] | None
     places: npt.NDArray[np.int64]
     predicted: Floats
-    r2_stderr: float = float("nan")
-    r2_alike: float = float("nan")
-    r2_alike_stderr: float = float("nan")
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that it is judged on."""
+        return len(self.places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickFit(OutOfFoldFit):
+    """The small fit of an inspection, which is judged on the rows that it was fitted on.
+
+    Attributes:
+        r2: R² to the true labels, out of fold.
+        r2_stderr: Standard error of `r2`.
+        r2_alike: R² with all labels alike, which does not rest on the smallest error bars.
+        r2_alike_stderr: Standard error of `r2_alike`.
+    """
+
+    r2: float
+    r2_stderr: float
+    r2_alike: float
+    r2_alike_stderr: float
+
+
+AnyFit = TypeVar("AnyFit", bound=OutOfFoldFit)
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(Generic[AnyFit]):
     """What there is to say of a table's error bars.
 
     Attributes:
@@ -81,7 +96,7 @@ class Inspection:
     label_variance: float
     quantiles: dict[float, float]
     effective_sample_size: float
-    fit: QuickFit
+    fit: AnyFit
     worth: float
     remarks: list[Remark]
     finding: Finding
@@ -91,7 +106,7 @@ class Inspection:
         """By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated."""
         return 1 - 1 / self.worth
 
-    def record(self) -> InspectionRecord:
+    def record(self: Inspection[QuickFit]) -> InspectionRecord:
         """Return it as `biv inspect --json` prints it, without the rows."""
         names = [own.name for own in fields(QuickFitRecord)]
         return InspectionRecord(
@@ -153,7 +168,7 @@ class InspectionRecord:
         return dict(typed_json.to_json(self))
 
 
-def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> Inspection:
+def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> Inspection[QuickFit]:
     r"""Look at the error bars of a table.
 
     What weighting buys is, where residuals have the variances v = σ² + τ²,
@@ -186,12 +201,12 @@ def _known(given: Floats) -> Floats:
 
 def examine(
     table: LabelledTable,
-    fit: QuickFit,
+    fit: AnyFit,
     warned: Sequence[str] = (),
     *,
     seed: int = 0,
     calibrated: bool = False,
-) -> Inspection:
+) -> Inspection[AnyFit]:
     """What there is to say of the error bars of a table beside a fit that is there already.
 
     Args:
@@ -250,22 +265,22 @@ def _quick_fit(
     r2, alike = r2_scores(model.out_of_fold_, y, own)
     return (
         QuickFit(
-            len(places),
-            float(model.tau2_),
-            float(model.epsilon_ or 0.0),
-            r2.value,
-            model.variance_factor_,
-            model.variance_factor_interval_,
-            places,
-            model.out_of_fold_,
-            r2.stderr,
-            *alike,
+            tau2=float(model.tau2_),
+            epsilon=float(model.epsilon_ or 0.0),
+            variance_factor=model.variance_factor_,
+            variance_factor_interval=model.variance_factor_interval_,
+            places=places,
+            predicted=model.out_of_fold_,
+            r2=r2.value,
+            r2_stderr=r2.stderr,
+            r2_alike=alike.value,
+            r2_alike_stderr=alike.stderr,
         ),
         told,
     )
 
 
-def _finding(table: LabelledTable, fit: QuickFit, *, calibrated: bool) -> Finding:
+def _finding(table: LabelledTable, fit: OutOfFoldFit, *, calibrated: bool) -> Finding:
     assert table.variance is not None
     taken = "variance" if table.target.std is None else "std"
     return findings.judge(
