@@ -333,8 +333,8 @@ def test_the_patience_of_a_stream(table, tmp_path):
         more = ["--max-epochs", "40", "--patience", patience, "--out", str(out)]
         assert cli.main(["train", str(table), *options, *more]) == 0
         about = ModelFolder.read(out).about
-        assert about["settings"]["patience"] == int(patience)
-        epochs.append(about["result"]["epochs"])
+        assert about.settings["patience"] == int(patience)
+        epochs.append(about.result.epochs)
     assert epochs[0] < epochs[1] < 40
 
 
