@@ -20,7 +20,7 @@ from biv._utils.typed_json import to_json
 from biv.tables import Target
 from biv.training import load_checkpoint, save_checkpoint
 from biv.training.ranks import OtherRankError, Ranks
-from biv.workflows import ModelFolder, streamed
+from biv.workflows import ModelFolder, stream_checks, streamed
 from biv.workflows.stream_plan import StreamSettings
 from biv.workflows.streamed import train_streamed
 from helpers.parquet_files import labelled, write, write_folder
@@ -253,13 +253,13 @@ def test_a_damaged_checkpoint_is_named_and_kept(change, said, table, tmp_path, m
 @pytest.mark.slow
 def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_path, monkeypatch):
     """Five processes would have 15 shards; who goes on takes those that it was begun with."""
-    monkeypatch.setattr(streamed, "SHARDS", 15)
+    monkeypatch.setattr(stream_checks, "SHARDS", 15)
     whole = train(table, tmp_path / "whole")
     with monkeypatch.context() as patch:
         interrupted(patch, 70)
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "cut", checkpoint_seconds=0.0)
-    monkeypatch.setattr(streamed, "SHARDS", 12)
+    monkeypatch.setattr(stream_checks, "SHARDS", 12)
     again = train(table, tmp_path / "cut")
     assert again.about.shards == 15
     assert again.about.result == whole.about.result
@@ -268,10 +268,10 @@ def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_pa
 
 @pytest.mark.parametrize("groups", [3, 9, 12, 13, 40])
 def test_as_many_shards_whatever_the_number_of_processes(groups):
-    alone = streamed._shards(1, groups)
+    alone = stream_checks.default_shards(1, groups)
     assert alone == min(groups, 12)
     for processes in range(1, groups + 1):
-        shards = streamed._shards(processes, groups)
+        shards = stream_checks.default_shards(processes, groups)
         assert processes <= shards <= groups
         if 12 % processes == 0 or groups < 12:
             assert shards == max(alone, processes)
@@ -478,7 +478,7 @@ def test_bad_tables(tmp_path, capsys):
     write(tmp_path / "t" / "c.parquet", {n: c[:0] for n, c in labelled(5).items()})
     assert "c.parquet must have rows; found none" in refused(tmp_path / "t", tmp_path, capsys)
     write(tmp_path / "s" / "a.parquet", labelled(3))
-    assert "A small table is learned from in memory" in refused(tmp_path / "s", tmp_path, capsys)
+    assert "Train on a small table in memory" in refused(tmp_path / "s", tmp_path, capsys)
     write(tmp_path / "u" / "a.parquet", labelled(500) | {"v": np.zeros(500)})
     assert "every error bar in column 'v' is 0" in refused(
         tmp_path / "u", tmp_path, capsys, "--target-var", "v"

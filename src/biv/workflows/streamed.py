@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from biv._utils import typed_json
-from biv._utils.messages import shortened
 from biv._utils.warnings import warn
 from biv._utils.wording import STREAM_OPTIONS, Message, Setting
 from biv.estimator.ensembles import AVERAGING, WEIGHT_DECAY
@@ -26,7 +25,7 @@ from biv.losses import registry
 from biv.losses.modules import VarianceLoss
 from biv.tables import LabelledTable, Target
 from biv.tables.files import Files
-from biv.tables.row_groups import RowGroups, deal
+from biv.tables.row_groups import RowGroups
 from biv.tables.schema import Schema
 from biv.tables.stream import Encoding, Shard, Stream
 from biv.tables.survey import Reader, Rows, Survey
@@ -36,17 +35,24 @@ from biv.training.held_out import warn_if_negative
 from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
 from biv.training.streamed import INCOMPLETE, HeldOutRows, StreamedTraining, read_checkpoint
-from biv.workflows.checks import column_remarks, refuse_copies
+from biv.workflows.checks import column_remarks
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.model_folder import ModelFolder
 from biv.workflows.room import UNFINISHED, held, require_free, require_room
+from biv.workflows.stream_checks import (
+    deal_shards,
+    default_shards,
+    require_learnable_stream,
+    require_no_leak,
+    require_same_files,
+    warn_about_missing,
+)
 from biv.workflows.stream_model import fitted_regressor
 from biv.workflows.stream_plan import StreamPlan, StreamSettings
 from biv.workflows.stream_survey import ColumnChoice, agreed_schema, surveys_of
 from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
-SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
 MOST_LOSSES = 10_000  # that are kept of a training
 
 
@@ -104,10 +110,10 @@ def train_streamed(
     start, folder = time.perf_counter(), Path(folder)
     tell = say if ranks.is_first else (lambda _: None)
     table = ranks.together(lambda: RowGroups(Files(paths)))
-    ranks.together(lambda: _require_same(ranks, table))
+    ranks.together(lambda: require_same_files(ranks, table))
     ranks.from_first(lambda: require_free(folder, force=force))
-    shards = settings.shards or _shards(ranks.size, len(table))
-    dealt = ranks.together(lambda: _dealt(table, shards, ranks.size))
+    shards = settings.shards or default_shards(ranks.size, len(table))
+    dealt = ranks.together(lambda: deal_shards(table, shards, ranks.size))
     columns = ColumnChoice(features, ignore, keep, categories)
     surveyed = _surveyed(ranks, table, target, columns, settings, tell, progress=progress)
     _check_survey(ranks, surveyed, dealt, keep, settings)
@@ -192,12 +198,14 @@ def _check_survey(
     """Refuse what no model can learn from, and warn of what is doubtful."""
     table, target, held_out = surveyed.table, surveyed.reader.target, surveyed.held_out
     survey, surveys = surveyed.survey, surveyed.surveys
-    ranks.together(lambda: _require_learnable(survey, surveys, dealt, table, target, settings))
+    ranks.together(
+        lambda: require_learnable_stream(survey, surveys, dealt, table, target, settings)
+    )
     if ranks.is_first:
-        _tell_of_gaps(survey, target)
+        warn_about_missing(survey, target)
         for remark in column_remarks(surveyed.reader.schema, held_out.features, keep):
             warn(remark)
-    ranks.together(lambda: _require_no_leak(table, target, held_out, keep))
+    ranks.together(lambda: require_no_leak(table, target, held_out, keep))
 
 
 def _state_and_plan(
@@ -214,7 +222,7 @@ def _training(
     ranks: Ranks, surveyed: _SurveyedTable, plan: StreamPlan, settings: StreamSettings
 ) -> StreamedTraining:
     """Return the training of this process, at its first step."""
-    dealt = ranks.together(lambda: _dealt(surveyed.table, plan.shards, ranks.size))
+    dealt = ranks.together(lambda: deal_shards(surveyed.table, plan.shards, ranks.size))
     learned = {group: own.learned for group, own in surveyed.surveys.items()}
     reader, encoding = surveyed.reader, plan.encoding
     stream = Stream(
@@ -310,107 +318,11 @@ def _rows_of(table: RowGroups, path: Path) -> int:
     return sum(group.rows for group in table.groups if group.path == path)
 
 
-def _require_same(ranks: Ranks, table: RowGroups) -> None:
-    """Processes on several machines must have the same files."""
-    own = [(group.path.name, group.number, group.rows) for group in table.groups]
-    digest = hashlib.sha256(repr(own).encode()).hexdigest()
-    if len(set(ranks.gather(digest))) > 1:
-        raise ValueError(f"every process must have the same files; {table.files} differ")
-
-
-def _shards(processes: int, groups: int) -> int:
-    """Those of a new training: so many that processes share them evenly, if there are as many."""
-    even = -(-SHARDS // processes) * processes
-    return even if even <= groups else max(min(groups, SHARDS), processes)
-
-
-def _dealt(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
-    if shards < processes:
-        raise ValueError(
-            f"{processes} processes want as many shards at least; found {shards}: start fewer"
-        )
-    return deal([group.rows for group in table.groups], shards)
-
-
-def _require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequence[str]) -> None:
-    """Refuse wrong intervals and copies of the label, by the rows held out."""
-    target.require_inside(table.files, held_out.y, held_out.ends)
-    refuse_copies(table.files, target, held_out.features, held_out.y, held_out.ends, keep)
-
-
-def _tell_of_gaps(survey: Survey, target: Target) -> None:
-    if survey.unlabelled:
-        warn(f"{survey.unlabelled:,} rows have no {shortened(target.name)} and were left out")
-    if survey.unknown:
-        warn(
-            f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
-            f"{survey.labels.median_variance:.4g}"
-        )
-
-
 def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
     """The loss of every step, or the mean of so many steps that there are not too many numbers."""
     every = -(-len(losses) // MOST_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
     return plain(means), every
-
-
-def _require_learnable(
-    survey: Survey,
-    surveys: Mapping[int, Survey],
-    dealt: Sequence[Sequence[int]],
-    table: RowGroups,
-    target: Target,
-    settings: StreamSettings,
-) -> None:
-    """Refuse what no model can learn from."""
-    if not survey.rows:
-        raise ValueError(
-            f"{table.files} must have rows with a {shortened(target.name)}; found none"
-        )
-    for number, groups in enumerate(dealt):
-        if not sum(surveys[group].learned for group in groups):
-            paths = sorted({str(table.groups[group].path) for group in groups})
-            raise ValueError(
-                Message(
-                    "shard {number} of {count} has no row to learn from ({paths}): every shard "
-                    "must have rows with a {label}; choose fewer with {shards}",
-                    number=number,
-                    count=len(dealt),
-                    paths=", ".join(paths[:3]),
-                    label=shortened(target.name),
-                    shards=Setting("shards"),
-                )
-            )
-    if not survey.labels.count:
-        names = " and ".join(map(shortened, target.error_bars))
-        raise ValueError(f"{table.files}: no error bar in column {names} is known: leave it out")
-    if target.error_bars and survey.labels.mean_variance == 0:
-        names = " and ".join(map(shortened, target.error_bars))
-        raise ValueError(
-            f"{table.files}: every error bar in column {names} is 0: if the labels are without "
-            "noise, leave it out"
-        )
-    accepted = registry.get(settings.loss).accepts_zero_variance
-    if not accepted and target.error_bars and survey.labels.trusted:
-        names = " and ".join(map(shortened, target.error_bars))
-        raise ValueError(
-            Message(
-                "{files}: {count:,} error bars in column {names} are 0, to which {loss} would give "
-                "an infinite weight: biv takes them",
-                files=table.files,
-                count=survey.labels.trusted,
-                names=names,
-                loss=Setting("loss", settings.loss),
-            )
-        )
-    if sum(map(len, survey.held_out)) < 2:
-        raise ValueError(
-            f"{table.files} must have more rows than the {survey.rows} found: one in ten is held "
-            "out to choose the epoch by. A small table is learned from in memory, without torchrun "
-            "and --stream"
-        )
-    survey.scaler()
 
 
 def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSettings) -> str:

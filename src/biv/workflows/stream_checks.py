@@ -1,0 +1,121 @@
+"""What is checked of a table in pieces before a training on it starts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from biv._utils.messages import shortened
+from biv._utils.warnings import warn
+from biv._utils.wording import Message, Setting
+from biv.losses import registry
+from biv.tables import Target
+from biv.tables.row_groups import RowGroups, deal
+from biv.tables.survey import Rows, Survey
+from biv.training.ranks import Ranks
+from biv.workflows.checks import refuse_copies
+from biv.workflows.stream_plan import StreamSettings
+
+SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
+
+
+def require_same_files(ranks: Ranks, table: RowGroups) -> None:
+    """Check that processes on several machines have the same files."""
+    own = [(group.path.name, group.number, group.rows) for group in table.groups]
+    digest = hashlib.sha256(repr(own).encode()).hexdigest()
+    if len(set(ranks.gather(digest))) > 1:
+        raise ValueError(f"every process must have the same files; {table.files} differ")
+
+
+def default_shards(processes: int, groups: int) -> int:
+    """Return the number of shards of a new training: processes share them evenly if they can."""
+    even = -(-SHARDS // processes) * processes
+    return even if even <= groups else max(min(groups, SHARDS), processes)
+
+
+def deal_shards(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
+    """Return the row groups of each shard.
+
+    Raises:
+        ValueError: There are fewer shards than processes.
+    """
+    if shards < processes:
+        raise ValueError(
+            f"{processes} processes need at least as many shards; found {shards}: start fewer"
+        )
+    return deal([group.rows for group in table.groups], shards)
+
+
+def require_learnable_stream(
+    survey: Survey,
+    surveys: Mapping[int, Survey],
+    dealt: Sequence[Sequence[int]],
+    table: RowGroups,
+    target: Target,
+    settings: StreamSettings,
+) -> None:
+    """Refuse what no model can learn from."""
+    if not survey.rows:
+        raise ValueError(
+            f"{table.files} must have rows with a {shortened(target.name)}; found none"
+        )
+    for number, groups in enumerate(dealt):
+        if not sum(surveys[group].learned for group in groups):
+            paths = sorted({str(table.groups[group].path) for group in groups})
+            raise ValueError(
+                Message(
+                    "shard {number} of {count} has no row to learn from ({paths}): every shard "
+                    "must have rows with a {label}; choose fewer with {shards}",
+                    number=number,
+                    count=len(dealt),
+                    paths=", ".join(paths[:3]),
+                    label=shortened(target.name),
+                    shards=Setting("shards"),
+                )
+            )
+    if not survey.labels.count:
+        names = " and ".join(map(shortened, target.error_bars))
+        raise ValueError(f"{table.files}: no error bar in column {names} is known: leave it out")
+    if target.error_bars and survey.labels.mean_variance == 0:
+        names = " and ".join(map(shortened, target.error_bars))
+        raise ValueError(
+            f"{table.files}: every error bar in column {names} is 0: if the labels are without "
+            "noise, leave it out"
+        )
+    accepted = registry.get(settings.loss).accepts_zero_variance
+    if not accepted and target.error_bars and survey.labels.trusted:
+        names = " and ".join(map(shortened, target.error_bars))
+        raise ValueError(
+            Message(
+                "{files}: {count:,} error bars in column {names} are 0, to which {loss} would give "
+                "an infinite weight: biv takes them",
+                files=table.files,
+                count=survey.labels.trusted,
+                names=names,
+                loss=Setting("loss", settings.loss),
+            )
+        )
+    if sum(map(len, survey.held_out)) < 2:
+        raise ValueError(
+            f"{table.files} must have more rows than the {survey.rows} found: one in ten is held "
+            "out to choose the epoch. Train on a small table in memory: without torchrun, and "
+            "without streaming"
+        )
+    survey.scaler()
+
+
+def require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequence[str]) -> None:
+    """Refuse wrong intervals and copies of the label, by the rows held out."""
+    target.require_inside(table.files, held_out.y, held_out.ends)
+    refuse_copies(table.files, target, held_out.features, held_out.y, held_out.ends, keep)
+
+
+def warn_about_missing(survey: Survey, target: Target) -> None:
+    """Warn about rows without a label and labels without a variance."""
+    if survey.unlabelled:
+        warn(f"{survey.unlabelled:,} rows have no {shortened(target.name)} and were left out")
+    if survey.unknown:
+        warn(
+            f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
+            f"{survey.labels.median_variance:.4g}"
+        )
