@@ -86,6 +86,21 @@ def test_images_need_pixels_and_tables_have_none():
     assert "pixels" not in artefacts("bike", PRESETS["paper"])["table1"].runs(1)[0].canonical()
 
 
+def test_thumbnails_are_the_paper_s_but_for_the_resolution():
+    (run,) = {
+        replace(r, noise=CLEAN, loss=L2)
+        for r in artefacts("utkface", PRESETS["thumbnail"])["table1"].runs(1)
+    }
+    (paper,) = {
+        replace(r, noise=CLEAN, loss=L2)
+        for r in artefacts("utkface", PRESETS["paper"])["table1"].runs(1)
+    }
+    assert replace(run, pixels=paper.pixels, test_every=paper.test_every) == paper
+    assert (run.pixels, run.test_every, run.train_rows) == (32, 12, 16_000)
+    with pytest.raises(ValueError, match="the thumbnail preset is for utkface; found bike"):
+        artefacts("bike", PRESETS["thumbnail"])
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_run_takes_steps_and_is_tested(preset):
     for artefact in artefacts("utkface", PRESETS[preset]).values():

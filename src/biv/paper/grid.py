@@ -119,6 +119,8 @@ class Grid:
         if dataset == "utkface":
             self.blank = Run(dataset, CLEAN, L2, seed=0, **FACES[preset.name]._asdict())
             return
+        if preset.only_faces:
+            raise ValueError(f"the {preset.name} preset is for utkface; found {dataset}")
         rows = ROWS[dataset]
         self.blank = Run(
             dataset,

@@ -26,7 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="paper: 100 epochs, tested after every step (faces: 16,000 of 200×200, 20 epochs, for "
         "a GPU); laptop: 60 epochs, tested after every 7th (faces: 4,000 of 64×64, 12 epochs, "
         "every 15th: 14 minutes a run on a core); smoke: 20 epochs on 12 %% of the rows (faces: "
-        "256 of 32×32, 3 epochs), to see that it runs (default: paper)",
+        "256 of 32×32, 3 epochs), to see that it runs; thumbnail: of faces alone, as in the paper "
+        "but 32×32, tested after every 12th step (default: paper)",
     )
     parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
     parser.add_argument(

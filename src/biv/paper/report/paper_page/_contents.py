@@ -40,6 +40,8 @@ def contents(store: Store) -> list[Chosen]:
     found = []
     for dataset in dict.fromkeys(run.dataset for run in done):
         for preset in PRESETS.values():
+            if preset.only_faces and dataset != "utkface":
+                continue
             present = {run for run in wanted_runs(dataset, preset.name, 1) if run in seeds}
             if present:
                 own = [seed for run in present for seed in seeds[run] if seed < MOST_SEEDS] or [0]
