@@ -5,23 +5,17 @@ loads neither PyTorch nor scikit-learn.
 """
 
 import importlib.util
-from typing import Any
 
-import lazy_loader
+from biv._utils.lazy_names import attach
 
 __version__ = "0.1.0"
 
-_load, _list_names, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _names = attach(__name__, __file__)
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _load(name)
+# Without scikit-learn there is no BIVRegressor, and `from biv import *` and `help(biv)` work.
+_missing = set() if importlib.util.find_spec("sklearn") else {"BIVRegressor"}
+__all__ = sorted(set(_names) - _missing)
 
 
 def __dir__() -> list[str]:
-    """Leave out what cannot be loaded here, so that `help(biv)` works without scikit-learn."""
-    missing = set() if importlib.util.find_spec("sklearn") else {"BIVRegressor"}
-    return sorted({*_list_names(), "__version__"} - missing)
+    return [*__all__, "__version__"]

@@ -279,6 +279,33 @@ def test_bad_input(command, lines, options, message, here, capsys):
     assert [path.name for path in here.iterdir()] == ["data.csv"]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([*COLUMNS, "--seed", "99999999999"], "--seed must be less than 2**32"),
+        (
+            ["--target", "y", "--loss", "iv"],
+            "--loss iv needs --target-var or --target-std; found neither",
+        ),
+        (
+            ["--target", "y", "--calibrate-variance"],
+            "biv: --calibrate-variance needs --target-var or --target-std",
+        ),
+        (
+            [*COLUMNS, "--loss", "cutoff", "--threshold", "-1"],
+            "--threshold must be a finite number > 0; found -1",
+        ),
+        ([*COLUMNS, "--loss", "cutoff", "--threshold", "1e-9"], "--loss cutoff keeps no label"),
+        ([*COLUMNS, "--jobs", "0"], "--jobs must be 1 or more, or -1 for all cores; found 0"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_errors_of_train_name_its_options(options, message, capsys):
+    Path("data.csv").write_text("\n".join(LINES) + "\n")
+    assert run("train", "data.csv", *options) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["inspect", "train", "compare"])
 def test_files_that_are_none(command, here, capsys):
     (here / "empty").mkdir()

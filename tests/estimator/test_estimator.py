@@ -312,6 +312,17 @@ def test_a_negative_error_is_not_chosen_silently():
     )
 
 
+def test_a_model_of_the_default_number_of_threads_is_loaded(tmp_path):
+    x = np.random.default_rng(0).standard_normal((60, 2))
+    model = biv.BIVRegressor(**{**SMALL, "max_epochs": 2}, n_jobs=None)
+    with pytest.warns(UserWarning, match="epochs was the best"):
+        model.fit(x, x.sum(axis=1), y_std=np.full(60, 0.1))
+    model.save(tmp_path / "m.safetensors")
+    again = biv.BIVRegressor.load(tmp_path / "m.safetensors")
+    assert again.n_jobs is None
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+
+
 def test_prediction_uses_as_many_threads_as_n_jobs(monkeypatch):
     x, y, std, _ = table(300)
     model = biv.BIVRegressor(**{**SMALL, "max_epochs": 2}, n_jobs=1)
@@ -423,12 +434,12 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         ({"folds": 1}, {}, "folds must be an integer >= 2; found 1"),
         ({"folds": 8, "members": 12}, {}, "members must be a multiple of folds, 8; found 12"),
         ({"patience": 0}, {}, "patience must be an integer >= 1; found 0"),
-        ({"n_jobs": 0}, {}, "n_jobs must be 1 or more, or -1 for all; found 0"),
+        ({"n_jobs": 0}, {}, "n_jobs must be a non-zero integer or None; found 0"),
         ({"threshold": -1.0}, {}, "threshold must be .*; found -1"),
         (
             {"loss": "cutoff", "threshold": 1e-9},
             {"y_std": np.full(50, 0.5)},
-            "loss='cutoff' leaves no label: the lowest variance is 0.25, .* threshold 1e-09",
+            "loss='cutoff' keeps no label: the lowest variance is 0.25, .* threshold is 1e-09",
         ),
         (
             {"epsilon": Fixed(3.0)},
@@ -515,6 +526,7 @@ def test_without_scikit_learn_the_rest_works():
     code = """
 import sys
 sys.modules["sklearn"] = None
+from biv import *
 import biv
 assert "BIVRegressor" not in vars(biv)
 import pydoc

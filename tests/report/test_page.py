@@ -197,7 +197,7 @@ def test_a_report_without_a_comparison_says_how_to_have_one(model):
     said = texts(page)
     table = model.parent / "data.csv"
     assert f"biv compare {table} --target y --target-std s --features " in said
-    assert "weighting by these error bars should be worth" in page.answer
+    assert "If these error bars are right, weighting by them is worth" in page.answer
     assert f"biv train {model.parent / 'data.csv'} --target y" in said
 
 
@@ -275,7 +275,7 @@ def test_a_page_says_what_the_command_says_beside_its_scores(model):
     page = changed(model, finding=wrong)
     assert page.answer == f"Finding about the error bars: {wrong.text}."
     assert page.answers[0].startswith("The scores rest on these error bars")
-    assert not any("should be worth" in said for said in page.answers)
+    assert not any("weighting by them is worth" in said for said in page.answers)
     asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
     assert asked.answers[-1].startswith("How was σ obtained?")
@@ -287,7 +287,7 @@ def test_a_page_says_what_the_command_says_beside_its_scores(model):
 def test_a_model_that_predicts_nothing_says_so_first(model):
     page = changed(model, r2=0.003, r2_stderr=0.01)
     assert page.answer.startswith("The model predicts next to nothing of these labels: R² 0.003")
-    assert "should be worth" in page.answers[0]
+    assert "weighting by them is worth" in page.answers[0]
 
 
 def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):

@@ -84,7 +84,7 @@ def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
     frame.loc[3, "s"] = 1e10
     found = seen(frame, tmp_path)
     assert kinds(found)["huge"].rows.endswith("row 4")
-    assert "lower by 100%" in report.text(found).replace("\n", " ")
+    assert "100% lower variance" in report.text(found).replace("\n", " ")
 
 
 def test_what_is_odd_is_found_with_its_rows(tmp_path):
@@ -153,7 +153,7 @@ def test_equal_error_bars_have_nothing_to_weigh(tmp_path):
     found = seen(frame, tmp_path)
     assert "equal" in kinds(found)
     assert found.gain == pytest.approx(0)
-    assert "should be worth" not in report.text(found)
+    assert "weighting by them is worth" not in report.text(found)
     assert "weighting by them changes next to nothing" in " ".join(report.text(found).split())
 
 
@@ -169,7 +169,7 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     assert found.finding.kind == "nothing"
     told = report.text(found)
     assert "R²" not in told
-    assert "should be worth" not in told
+    assert "weighting by them is worth" not in told
     assert "Nothing about them" not in told
     assert json.loads(json.dumps(found.record().to_json()))["finding"]["kind"] == "nothing"
 
@@ -191,7 +191,7 @@ def test_scores_of_error_bars_larger_than_the_noise_are_not_shown(tmp_path):
     found = inspection.examine(found.table, truth)
     assert found.finding.kind == "too large"
     assert "R²" not in report.text(found)  # above 1, and so of no use to anybody
-    assert "should be worth" not in report.text(found)
+    assert "weighting by them is worth" not in report.text(found)
 
 
 @pytest.mark.parametrize("rows", [5, 40])

@@ -459,6 +459,10 @@ def refused(table, tmp_path, capsys, *options):
         (["--epsilon", "much"], "--epsilon must be auto or a number; found 'much'"),
         (["--target-var", "v", "--target", "x9"], "must have a column 'x9'"),
         (["--seed", "-1"], "--seed must be 0 or more; found -1"),
+        (
+            ["--threshold", "-1", "--loss", "cutoff"],
+            "--threshold must be a finite number > 0; found -1",
+        ),
     ],
 )
 def test_bad_options(table, tmp_path, capsys, options, said):

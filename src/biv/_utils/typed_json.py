@@ -111,11 +111,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def as_read(record: T) -> T:
-    """Return a record as it is once it has been written and read: None for NaN, and validated."""
-    return convert(to_json(record), type(record))
-
-
 def decode(content: str | bytes, kind: type[T]) -> T:
     """Return JSON as a type; an error names the place in the JSON."""
     return msgspec.json.decode(content, type=kind)

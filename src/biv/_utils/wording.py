@@ -81,10 +81,11 @@ OPTIONS = Options(
         "y_var": "--target-var",
         "y_std": "--target-std",
         "categories": "--category",
-        "calibrate_variance": "biv train --calibrate-variance",  # biv inspect advises it too
         "learning_rate": None,
     }
 )
+# What `biv inspect` and reports advise is an option of `biv train`.
+ADVICE = Options({**OPTIONS.names, "calibrate_variance": "biv train --calibrate-variance"})
 STREAM_OPTIONS = Options(
     {
         **OPTIONS.names,

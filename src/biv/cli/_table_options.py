@@ -227,8 +227,13 @@ def target(options: argparse.Namespace) -> Target:
     """Where the options say that labels are."""
     from biv.tables import Target
 
-    if getattr(options, "seed", 0) < 0:
-        raise ValueError(f"--seed must be 0 or more; found {options.seed}")
+    seed, level = getattr(options, "seed", 0), options.level
+    if seed < 0:
+        raise ValueError(f"--seed must be 0 or more; found {seed}")
+    if seed >= 1 << 32:
+        raise ValueError(f"--seed must be less than 2**32; found {seed}")
+    if level is not None and not 0 < level < 1:
+        raise ValueError(f"--level must be between 0 and 1; found {level:g}")
     interval = options.target_interval and tuple(options.target_interval)
     if options.level is not None and interval is None:
         raise ValueError("--level is that of --target-interval, which is not there")

@@ -292,6 +292,8 @@ def _epsilon(options: argparse.Namespace) -> Any:
         if getattr(options, name) not in ("auto", None) and name not in tuned:
             losses = registry.tuning(name)
             raise ValueError(f"--{name} is of --loss {losses}; found it with {options.loss}")
+    if options.threshold is not None:
+        validation.real_number("--threshold", options.threshold, validation.POSITIVE)
     if epsilon != "auto":
         validation.real_number("--epsilon", epsilon, validation.NON_NEGATIVE)
     return epsilon
@@ -302,6 +304,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     from biv._utils import validation
 
     epsilon = _epsilon(options)
+    if options.jobs == 0:
+        raise ValueError("--jobs must be 1 or more, or -1 for all cores; found 0")
     members = 16 if options.members is None else options.members
     validation.integer("--members", members, at_least=2)
     folds = next(k for k in (8, 7, 6, 5, 4, 3, 2, members) if members % k == 0)

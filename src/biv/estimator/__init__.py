@@ -7,6 +7,7 @@ except ModuleNotFoundError as error:
         "BIVRegressor needs scikit-learn: pip install scikit-learn, or biv[sklearn]"
     ) from error
 
+from biv.estimator.findings import ErrorBarWarning
 from biv.estimator.regressor import BIVRegressor
 
-__all__ = ["BIVRegressor"]
+__all__ = ["BIVRegressor", "ErrorBarWarning"]

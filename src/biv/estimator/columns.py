@@ -38,6 +38,10 @@ def column_names(X: Any, features: int, keep: Any) -> Sequence[Any]:
     raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
 
 
+class ManyCategoriesWarning(UserWarning):
+    """A column has so many categories that it may be an identifier."""
+
+
 def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]) -> FeatureEncoder:
     """Leave out columns of text that look like identifiers, but for those to keep.
 
@@ -59,7 +63,8 @@ def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]
         elif count > max(MANY_CATEGORIES, filled / 2):
             warn(
                 f"column {quoted} has {count} categories in {filled} filled cells, and each "
-                "becomes a column: is it an identifier, or numbers read as text?"
+                "becomes a column: is it an identifier, or numbers read as text?",
+                ManyCategoriesWarning,
             )
     if len(left_out) == len(encoder.columns):
         raise ValueError(f"X must have a column to learn from; {'; '.join(left_out.values())}")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from biv import metrics
 from biv._utils.pages import named
 from biv._utils.rank_correlation import ranks
-from biv._utils.wording import OPTIONS, Message, Setting, Wording, worded
+from biv._utils.wording import ADVICE, Message, Setting, Wording, worded
 from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
@@ -121,7 +121,7 @@ class Finding(NamedTuple):
             return self.factor.low > FAR_OFF or self.factor.high < 1 / FAR_OFF
         return self.kind not in SILENT
 
-    def record(self, wording: Wording = OPTIONS) -> FindingRecord:
+    def record(self, wording: Wording = ADVICE) -> FindingRecord:
         """Return the finding as files and reports keep it, worded for the command."""
         return FindingRecord(kind=self.kind, text=worded(self.text, wording))
 

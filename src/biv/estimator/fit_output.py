@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from biv._utils.wording import Message, Setting
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.estimator.ensembles import EnsembleSettings
 from biv.estimator.fitted import FittedPart
@@ -176,9 +177,14 @@ def _threshold(settings: FitSettings, rows: TrainingRows) -> float:
         threshold = rows.scalers[0].variance(float(settings.threshold))
     if not bool((finite < threshold).any()):
         lowest = float(np.nanmin(np.asarray(rows.labels.variance)))
-        found = "their mean" if settings.threshold is None else f"{settings.threshold:.4g}"
         raise ValueError(
-            f"loss={settings.loss.name!r} leaves no label: the lowest variance is {lowest:.4g}, "
-            f"and the threshold {found}"
+            Message(
+                "{loss} keeps no label: the lowest variance is {lowest:.4g}, and {threshold} is "
+                "{found}",
+                loss=Setting("loss", settings.loss.name),
+                lowest=lowest,
+                threshold=Setting("threshold"),
+                found="their mean" if settings.threshold is None else f"{settings.threshold:.4g}",
+            )
         )
     return threshold

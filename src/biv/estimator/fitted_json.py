@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from biv._utils import typed_json
 from biv._utils.typed_json import NonNegative, Positive
-from biv.estimator import model_file
 from biv.estimator.diagnostics import DiagnosticsJson, LabelDiagnostics
 from biv.estimator.fitted import Fitted, FittedPart
 from biv.estimator.networks import CustomNetwork, Network, NetworkFunction
@@ -82,10 +81,10 @@ def _part_to_json(part: FittedPart) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "outputs": len(part.labels),
         "labels": [[scaler.mean, scaler.std] for scaler in part.labels],
         "epoch": int(part.ensemble.epoch),
-        "scores": model_file.plain(part.ensemble.scores.tolist()),
+        "scores": typed_json.to_json(part.ensemble.scores.tolist()),
         "pooled_tau2": part.ensemble.tau2,
         "epsilon": part.epsilon,
-        "story": model_file.plain(part.diagnostics._asdict()),
+        "story": typed_json.to_json(part.diagnostics._asdict()),
     }
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from biv._utils import typed_json
@@ -40,17 +38,6 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """The same in what JSON has: tuples as lists, and None for a number that is not finite."""
-    if isinstance(value, Mapping):
-        return {name: plain(own) for name, own in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(own) for own in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

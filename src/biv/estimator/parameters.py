@@ -56,7 +56,7 @@ def _path(name: str, value: object) -> None:
 
 def _jobs(name: str, value: object) -> None:
     if not isinstance(value, Integral) or value == 0:
-        raise ValueError(f"{name} must be 1 or more, or -1 for all; found {shortened(value)}")
+        raise ValueError(f"{name} must be a non-zero integer or None; found {shortened(value)}")
 
 
 def _truth(name: str, value: object) -> None:

@@ -127,7 +127,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with the same rows, parameters and seed. Short trainings before the real one are repeated.
         With several outputs, each has a file of its own, whose name ends in its number. Set it for
         long fits, and remove the file afterwards.
-    n_jobs : int, default=1
+    n_jobs : int or None, default=1
         Number of threads for training and prediction; negative numbers count back from all
         processors, and -1 is all of them. Two are faster by a third on idle processors, and many
         times slower on busy ones, since they wait for each other. They change the model by rounding
@@ -221,7 +221,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         calibrate_variance: bool = False,
         keep: Sequence[Any] = (),
         checkpoint: str | Path | None = None,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -351,12 +351,17 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_settings(self, bars: ErrorBars | None) -> FitSettings:
         """Return what the fit of each output needs to know, or raise where error bars lack."""
-        loss = registry.get(self.loss)
-        if bars is None and loss.without_variance is not None:
-            loss = registry.get(loss.without_variance)
-        if bars is None and (loss.uses_variance or self.calibrate_variance):
-            what = f"loss={loss.name!r}" if loss.uses_variance else "calibrate_variance=True"
-            raise ValueError(f"{what} needs y_var or y_std; found neither{see('y_var')}")
+        loss = registry.for_labels(self.loss, have_variances=bars is not None)
+        if bars is None and self.calibrate_variance:
+            raise ValueError(
+                Message(
+                    "{calibrate} needs {variance} or {std}; found neither{page}",
+                    calibrate=Setting("calibrate_variance", True),
+                    variance=Setting("y_var"),
+                    std=Setting("y_std"),
+                    page=see("y_var"),
+                )
+            )
         if self.unknown_variance == "raise":
             error_bars.require_known(
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, Union, get_args, get_type_hints
 
+import numpy as np
 from msgspec import Meta
 
 from biv._utils import typed_json
 from biv._utils.messages import shortened
-from biv.estimator import model_file
 
 STORED = (str, int, float, bool, type(None))
 LOADED_INTEGER = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]
@@ -20,8 +20,9 @@ LOADED_SETTING = LOADED_INTEGER | LOADED_WORD | float | bool | None
 
 def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a file can hold, but for `checkpoint`."""
-    settings = {name: model_file.plain(value) for name, value in parameters.items()}
-    stored = {k: v for k, v in settings.items() if isinstance(v, STORED) and k != "checkpoint"}
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in parameters.items()}
+    plain = {k: v for k, v in plain.items() if isinstance(v, STORED) and k != "checkpoint"}
+    stored: dict[str, Any] = typed_json.to_json(plain)
     keep = parameters.get("keep", ())
     return stored | ({"keep": list(map(str, keep))} if len(keep) else {})
 

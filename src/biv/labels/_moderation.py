@@ -51,6 +51,7 @@ def _prior(squares: Array, d: Array) -> tuple[float, float]:
         squares, d = squares[chosen], d[chosen]
     prior, mean = DEGREES[:, None], squares.sum() / d.sum()
     low, high = np.full(prior.shape, 1e-12), np.full(prior.shape, 1e12)  # of s₀² over the mean
+    # Not `_utils.search`, whose midpoints and number of steps would give other last digits.
     for _ in range(BISECTIONS):
         middle = np.sqrt(low * high)
         share = squares / (prior * middle * mean + squares)

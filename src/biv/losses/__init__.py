@@ -3,6 +3,10 @@
 The names are listed in `__init__.pyi`, and each is loaded when it is first used.
 """
 
-import lazy_loader
+from biv._utils.lazy_names import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __all__ = attach(__name__, __file__)
+
+
+def __dir__() -> list[str]:
+    return __all__

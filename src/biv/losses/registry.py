@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from biv._utils.pages import see
+from biv._utils.wording import Message, Setting
+
 if TYPE_CHECKING:
     from biv.losses.modules import VarianceLoss
 
@@ -91,6 +94,32 @@ def get(name: str) -> LossInfo:
         known = ", ".join(map(repr, _LOSSES))
         raise ValueError(f"loss must be one of {known}; found {name!r}")
     return _LOSSES[name]
+
+
+def for_labels(name: str, *, have_variances: bool) -> LossInfo:
+    """Return the loss of a name for labels with or without error bars.
+
+    Raises:
+        ValueError: The labels have no error bars, and the loss needs them.
+
+    Example:
+        >>> for_labels("biv", have_variances=False).name
+        'l2'
+    """
+    loss = get(name)
+    if have_variances or not loss.uses_variance:
+        return loss
+    if loss.without_variance is not None:
+        return get(loss.without_variance)
+    raise ValueError(
+        Message(
+            "{loss} needs {variance} or {std}; found neither{page}",
+            loss=Setting("loss", name),
+            variance=Setting("y_var"),
+            std=Setting("y_std"),
+            page=see("y_var"),
+        )
+    )
 
 
 def tuning(setting: str) -> str:

@@ -105,9 +105,9 @@ def expected_worth(worth: float | None, tau2: float, finding: FindingRecord | No
         ]
     times = f"{worth:.2g}" if worth < 100 else "more than a hundred"
     return [
-        f"If they are right, weighting by these error bars should be worth {times} times as many "
-        f"labels (a variance of what is learned lower by {1 - 1 / worth:.0%}), as far as their "
-        "noise is what limits the model: biv compare measures it."
+        f"If these error bars are right, weighting by them is worth {times} times as many labels "
+        f"({1 - 1 / worth:.0%} lower variance), as far as label noise limits the model: "
+        "`biv compare` measures it."
     ]
 
 

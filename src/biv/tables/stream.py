@@ -58,7 +58,7 @@ class Batch(NamedTuple):
         return cls(column("x"), column("y"), column("variance"), column("weight"))
 
 
-class EncodingTold(TypedDict):
+class EncodingJson(TypedDict):
     """An :class:`Encoding` as JSON has it."""
 
     encoder: list[dict[str, Any]]
@@ -107,7 +107,7 @@ class Encoding:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Encoding:
         """Return the encoding that JSON describes."""
-        told = typed_json.convert(content, EncodingTold)
+        told = typed_json.convert(content, EncodingJson)
         return cls(
             FeatureEncoder.from_json(told["encoder"]),
             FeatureScaler(*(np.array(column) for column in told["features"])),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from biv._utils import typed_json
 from biv._utils.typed_json import Count, NonNegative, Positive
-from biv._utils.wording import OPTIONS, Wording
+from biv._utils.wording import ADVICE, Wording
 from biv.estimator.findings import FindingRecord
 from biv.estimator.regressor import BIVRegressor
 from biv.tables import LabelledTable
@@ -100,7 +100,7 @@ class TableEvidence:
         table: LabelledTable,
         *,
         seed: int = 0,
-        wording: Wording = OPTIONS,
+        wording: Wording = ADVICE,
     ) -> TableEvidence:
         """From a fit, by its predictions for rows that the networks making them had not seen.
 
@@ -148,7 +148,7 @@ class TableEvidence:
         tau2: float,
         epsilon: float | None,
         seen: Inspection[OutOfFoldFit] | None,
-        wording: Wording = OPTIONS,
+        wording: Wording = ADVICE,
     ) -> TableEvidence:
         """From a table and what a model says of rows that it has not learned from.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from biv import metrics
 from biv._utils import typed_json
 from biv.estimator import findings
+from biv.estimator.columns import ManyCategoriesWarning
 from biv.estimator.findings import Finding, FindingRecord
 from biv.estimator.regressor import BIVRegressor
 from biv.losses.weights import effective_batch_size, inverse_variance_weights
@@ -261,7 +262,7 @@ def _quick_fit(
             sample_weight=None if table.weight is None else table.weight[places],
         )
     # That training was cut short is of no interest here; factors have a remark of their own.
-    told = [str(w.message) for w in caught if "categories in" in str(w.message)]
+    remarks = [str(w.message) for w in caught if w.category is ManyCategoriesWarning]
     r2, alike = r2_scores(model.out_of_fold_, y, own)
     return (
         QuickFit(
@@ -276,7 +277,7 @@ def _quick_fit(
             r2_alike=alike.value,
             r2_alike_stderr=alike.stderr,
         ),
-        told,
+        remarks,
     )
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from biv._utils.messages import shortened
 from biv._utils.rank_correlation import ranks
-from biv._utils.wording import OPTIONS, Message, Setting, Wording, worded
+from biv._utils.wording import ADVICE, Message, Setting, Wording, worded
 from biv.estimator import findings
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables import LabelledTable
@@ -21,14 +21,8 @@ Places = npt.NDArray[np.int64]
 
 RELATED_ROWS = 20_000  # rows at most of which error bars and features are correlated
 HUGE = 100.0  # times the label variance: such a label says next to nothing
-
-
 COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
-
-
 FAR_OFF = 5.0  # standard deviations
-
-
 ROWS_SHOWN, COLUMNS_SHOWN = 5, 3
 
 
@@ -45,7 +39,7 @@ class Remark(NamedTuple):
     text: str
     rows: str = ""
 
-    def record(self, wording: Wording = OPTIONS) -> RemarkRecord:
+    def record(self, wording: Wording = ADVICE) -> RemarkRecord:
         """Return the remark as files and reports keep it, worded for the command."""
         return RemarkRecord(kind=self.kind, text=worded(self.text, wording), rows=self.rows)
 
@@ -193,8 +187,8 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
         more = f" and {len(ranked) - COLUMNS_SHOWN} more" if len(ranked) > COLUMNS_SHOWN else ""
         message = Message(
             "error bars go with features: {shown}{more}. Where they are large, there is less to "
-            "learn from, with weights or without. A column of the same measurement, as another "
-            "error bar or an end of its interval, is for {ignore}",
+            "learn from, with weights or without. Leave out columns of the same "
+            "measurement, such as another error bar or an end of its interval ({ignore})",
             shown=shown,
             more=more,
             ignore=Setting("ignore"),

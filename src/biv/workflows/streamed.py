@@ -20,7 +20,6 @@ from biv._utils.warnings import warn
 from biv._utils.wording import STREAM_OPTIONS, Message, Setting
 from biv.estimator.ensembles import AVERAGING, WEIGHT_DECAY
 from biv.estimator.fit_output import PILOT_EPSILON
-from biv.estimator.model_file import plain
 from biv.losses import registry
 from biv.losses.modules import VarianceLoss
 from biv.tables import LabelledTable, Target
@@ -306,7 +305,7 @@ def _finished(
         processes=training.ranks.size,
         shards=plan.shards,
         steps=training.step,
-        settings=plain(asdict(settings) | {"calibrate_variance": False}),
+        settings=typed_json.to_json(asdict(settings) | {"calibrate_variance": False}),
         result=replace(result, train_loss=losses, train_loss_steps=steps, finding=evidence.finding),
         seconds=time.perf_counter() - start,
         peak_memory_bytes=peak_memory(),
@@ -322,7 +321,7 @@ def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
     """The loss of every step, or the mean of so many steps that there are not too many numbers."""
     every = -(-len(losses) // MOST_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
-    return plain(means), every
+    return typed_json.to_json(means), every
 
 
 def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSettings) -> str:
@@ -330,7 +329,7 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
     states = [(p.name, p.stat()) for p in table.files.paths]
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
-    own = plain(asdict(settings))
+    own = typed_json.to_json(asdict(settings))
     text = json.dumps([files, groups, schema.to_json(), asdict(target), own], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -347,7 +346,7 @@ def _losses(
     settings: StreamSettings, survey: Survey, encoding: Encoding, ranks: Ranks, *, noisy: bool
 ) -> Callable[[float], VarianceLoss]:
     """By ε, in units of the label variance."""
-    loss = registry.get(settings.loss if noisy else "l2")
+    loss = registry.for_labels(settings.loss, have_variances=noisy)
     fixed: dict[str, Any] = {"process_group": ranks.aside}
     if "threshold" in loss.tuned:
         threshold = settings.threshold

@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from biv.paper.presets import PRESETS, ROWS
 from biv.paper.report import paper_page
 from biv.paper.report.files import named_errors
 from biv.paper.store import Store
@@ -14,6 +15,10 @@ from biv.paper.store import Store
 
 def write(path: Path, options: argparse.Namespace) -> None:
     """Write the page about the runs in a store, of one data set and preset."""
+    for option, known in (("dataset", ROWS), ("preset", PRESETS)):
+        chosen = getattr(options, option)
+        if chosen is not None and chosen not in known:
+            raise ValueError(f"--{option} must be one of {', '.join(known)}; found {chosen!r}")
     store = Store(path, read_only=True)
     there = paper_page.contents(store)
     wanted = [
