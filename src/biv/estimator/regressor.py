@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from biv import metrics
 from biv._utils import arrays, typed_json
-from biv._utils.pages import helps_with, see
+from biv._utils.pages import helps_with
 from biv._utils.warnings import warn
 from biv._utils.wording import Message, Setting
 from biv.epsilon import EpsilonPolicy
@@ -353,15 +353,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Return what the fit of each output needs to know, or raise where error bars lack."""
         loss = registry.for_labels(self.loss, have_variances=bars is not None)
         if bars is None and self.calibrate_variance:
-            raise ValueError(
-                Message(
-                    "{calibrate} needs {variance} or {std}; found neither{page}",
-                    calibrate=Setting("calibrate_variance", True),
-                    variance=Setting("y_var"),
-                    std=Setting("y_std"),
-                    page=see("y_var"),
-                )
-            )
+            raise registry.error_bars_missing(Setting("calibrate_variance", True))
         if self.unknown_variance == "raise":
             error_bars.require_known(
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"

@@ -111,10 +111,15 @@ def for_labels(name: str, *, have_variances: bool) -> LossInfo:
         return loss
     if loss.without_variance is not None:
         return get(loss.without_variance)
-    raise ValueError(
+    raise error_bars_missing(Setting("loss", name))
+
+
+def error_bars_missing(setting: Setting) -> ValueError:
+    """Return the error of a setting that needs error bars where there are none."""
+    return ValueError(
         Message(
-            "{loss} needs {variance} or {std}; found neither{page}",
-            loss=Setting("loss", name),
+            "{setting} needs {variance} or {std}; found neither{page}",
+            setting=setting,
             variance=Setting("y_var"),
             std=Setting("y_std"),
             page=see("y_var"),
