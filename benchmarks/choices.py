@@ -31,8 +31,8 @@ ROWS, TEST_ROWS, FEATURES = 1000, 4000, 10
 SCALES = biv.estimator.networks.SCALES
 TABLES = (
     "bike α=1",
-    "bike α=.5",
-    "bike α=.25",
+    "bike α=0.5",
+    "bike α=0.25",
     "amyloid",
     "friedman",
     "linear",

@@ -244,12 +244,12 @@ def quality(cells, seeds):
         fixed = [mean(data, str(epsilon)) for epsilon in EPSILONS]
         auto = mean(data, "auto")
         name = data if data == AMYLOID else f"Bike, α = {float(data):g}"
-        more = f"{100 * (auto / min(fixed) - 1):+.1f} %"
+        more = f"{100 * (auto / min(fixed) - 1):+.1f}%"
         chosen = f"{mean(data, 'auto', 'epsilon'):.3f}"
         rows.append([name, *(f"{x:.4f}" for x in fixed), f"{auto:.4f}", chosen, more])
     head = ["test error", *(f"ε = {epsilon:g}" for epsilon in EPSILONS), "auto"]
     yield from table([*head, "ε that it took", "beside the best"], rows)
-    yield "Wanted: at most 2 % above the best, which is chosen on test labels."
+    yield "Wanted: at most 2% above the best, which is chosen on test labels."
     yield ""
     yield "## The epoch chosen on noisy labels beside the best one"
     yield ""
@@ -258,20 +258,20 @@ def quality(cells, seeds):
         ratio = column(str(alpha), "auto") / column(str(alpha), "long", "best epoch")
         ratios += ratio.tolist()
         epochs = mean(str(alpha), "auto", "epochs")
-        above = [f"{100 * (r - 1):.1f} %" for r in (ratio.mean(), ratio.max())]
+        above = [f"{100 * (r - 1):.1f}%" for r in (ratio.mean(), ratio.max())]
         rows.append([f"α = {alpha:g}", f"{epochs:.0f}", *above])
     head = ["Bike", "epoch chosen", f"above the best of {LONG} epochs", "at most"]
     yield from table(head, rows)
-    yield f"On average {100 * (np.mean(ratios) - 1):.1f} % (wanted: within 3 %)."
+    yield f"On average {100 * (np.mean(ratios) - 1):.1f}% (wanted: within 3%)."
     yield ""
     yield "## How often the true label lies in the interval"
     yield ""
     rows = [
-        [f"α = {a:g}", *(f"{100 * mean(str(a), 'auto', w):.0f} %" for w in INSIDE)] for a in ALPHAS
+        [f"α = {a:g}", *(f"{100 * mean(str(a), 'auto', w):.0f}%" for w in INSIDE)] for a in ALPHAS
     ]
     rows.append([f"{AMYLOID} (noisy labels, their variance added)"])
-    rows[-1] += [f"{100 * mean(AMYLOID, 'auto', what):.0f} %" for what in INSIDE]
-    yield from table(["Bike, clean test labels", "68 % interval", "95 % interval"], rows)
+    rows[-1] += [f"{100 * mean(AMYLOID, 'auto', what):.0f}%" for what in INSIDE]
+    yield from table(["Bike, clean test labels", "68% interval", "95% interval"], rows)
     yield "## Amyloid (real error bars, a fifth of the rows for testing)"
     yield ""
     plain = mean(AMYLOID, "l2")
@@ -282,7 +282,7 @@ def quality(cells, seeds):
             "beside loss='l2'",
         ],
         [
-            [name, f"{x:.4f}", f"{100 * (x / plain - 1):+.1f} %"]
+            [name, f"{x:.4f}", f"{100 * (x / plain - 1):+.1f}%"]
             for name, x in (
                 ("LightGBM, no weights", mean(AMYLOID, "trees")),
                 ("LightGBM, weights 1/(σ²+ε)", mean(AMYLOID, "weighted trees")),
@@ -291,7 +291,7 @@ def quality(cells, seeds):
             )
         ],
     )
-    yield "Wanted: at least 10 % below the same model with L2."
+    yield "Wanted: at least 10% below the same model with L2."
     yield ""
 
 

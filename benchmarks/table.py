@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/table.py --rows 100000 --out table.md
 
 The table is made here: 20 features, of which four matter, and labels whose noise variance differs
-from row to row (Gamma, α = .5). Times are beside those of the same work done otherwise, in the same
-run; memory is the most that a process of the command held.
+from row to row (Gamma, α = 0.5). Times are compared with the same work done by other means
+in the same run; memory is the most that a process of the command held.
 """
 
 import argparse

@@ -366,7 +366,7 @@ def report(rounds_wanted):
     yield (
         f"\nAgainst the machine: {share:.0%} of the rate of its batched products, which do "
         f"{rate:.0f} GFLOP/s a core in this run, as torch computes them in these shapes (wanted: "
-        "50 %). An epoch's time goes to:\n"
+        "50%). An epoch's time goes to:\n"
     )
     yield "| part | share |\n|---|---|"
     for part, value in shares.items():

@@ -95,14 +95,14 @@ def gain(store: Store) -> Picture:
     for label, own in table["α=0.25"].items():
         curve(left, own, colour(label), WORDS.get(label, label))
     left.set(
-        title="learning curves, very unequal error bars (α=.25)",
+        title="learning curves, very unequal error bars (α=0.25)",
         xlabel="training samples seen, thousands", ylabel="test error on clean labels",
         ylim=(0.05, 0.22),
     )  # fmt: skip
     right.set(
         title="lowest test error, mean ± std of five seeds", ylim=(0.05, 0.125), xlim=(-0.5, 2.5)
     )
-    right.set_xticks(range(3), ["α=1", "α=.5", "α=.25"])
+    right.set_xticks(range(3), ["α=1", "α=0.5", "α=0.25"])
     right.set_xlabel("error bars: unequal → very unequal")
     left.legend(frameon=False, fontsize=8)
     return Picture(figure, numbers)

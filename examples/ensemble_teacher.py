@@ -9,7 +9,7 @@ predictions. Students learn from both sets, with L2 and with BIV.
 
 Expect little: teachers who agree may be wrong together, and neighbouring rows have the same error,
 which no weighting averages out. Here their variances are too small by a factor of 2.6, and the gain
-is 3 %, though with every seed.
+is 3%, though with every seed.
 
 What comes out (the last digits differ between machines):
 
@@ -61,7 +61,7 @@ def learn(x, y, variance, seeds, batch_size):
     rows = Triplets(x, y, variance)
     members = [
         Member(rows, loss=loss, seed=int(seed))
-        for loss in (biv.L2Loss(), biv.BIVLoss())  # labels have unit variance: ε = .05 suits
+        for loss in (biv.L2Loss(), biv.BIVLoss())  # labels have unit variance: ε = 0.05 suits
         for seed in seeds
     ]
     return train_stack(MLP(x.shape[1]), members, Schedule(epochs=40, batch_size=batch_size))

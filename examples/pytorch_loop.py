@@ -4,7 +4,7 @@
     python examples/pytorch_loop.py --small    a quick look, some seconds
 
 Bicycle counts, shipped with the package, get noise whose variance differs from label to label and
-is known: σ² ~ Gamma(α = .5), on average .6 of the variance of the labels. Two networks learn from
+is known: σ² ~ Gamma(α = 0.5), on average 0.6 of the variance of the labels. Two networks learn from
 the same noisy labels; all that differs is the loss. How many epochs are enough is decided on
 held-out labels that are noisy too, as a user without clean labels would. The test rows are scored
 twice: on their clean labels, and on their noisy ones with the noise taken out.

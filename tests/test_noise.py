@@ -117,27 +117,27 @@ def test_models_are_values():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Uniform(3.0, variance=3.1), r"variance must be in \[0, 3\].*found 3.1"),
-        (lambda: Uniform(3.0, variance=-1.0), r"variance must be in \[0, 3\]; found -1"),
-        (lambda: Uniform(-3.0, variance=0.0), "mean .*>= 0; found -3"),
-        (lambda: Uniform(3.0, spread=1.1), r"spread must be in \[0, 1\]; found 1.1"),
-        (lambda: Uniform(3.0, spread=-1.0), r"spread must be in \[0, 1\]; found -1"),
+        (lambda: Uniform(3.0, variance=3.1), r"variance must be in \[0, 3\].*got 3.1"),
+        (lambda: Uniform(3.0, variance=-1.0), r"variance must be in \[0, 3\]; got -1"),
+        (lambda: Uniform(-3.0, variance=0.0), "mean .*>= 0; got -3"),
+        (lambda: Uniform(3.0, spread=1.1), r"spread must be in \[0, 1\]; got 1.1"),
+        (lambda: Uniform(3.0, spread=-1.0), r"spread must be in \[0, 1\]; got -1"),
         (lambda: Uniform(3.0), "exactly one of variance and spread"),
         (lambda: Uniform(3.0, 1.0, spread=0.5), "exactly one of variance and spread"),
-        (lambda: BinaryUniform(1.0, 5.0), r"p must be in \[0, 1\); found 1"),
-        (lambda: BinaryUniform(-0.1, 5.0), r"p must be in \[0, 1\); found -0.1"),
-        (lambda: BinaryUniform(0.5, 0.2), "mean must be a finite number >= 0.25; found 0.2 .*p/2"),
-        (lambda: BinaryUniform(0.5, 2.0, high_variance=9.0), r"high_variance must be in \[0, 4.08333\].*found 9"),
-        (lambda: Gamma(0.0, 1.0), "alpha .*> 0; found 0"),
-        (lambda: Gamma(-1.0, 1.0), "alpha .*> 0; found -1"),
-        (lambda: Gamma(1.0, 0.0), "mean .*> 0; found 0"),
-        (lambda: Gamma(float("nan"), 1.0), "alpha .*found nan"),
-        (lambda: Gamma(1.0, 1.0).sample(-1, rng()), "n must be >= 0; found -1"),
-        (lambda: corrupt(np.ones(3), np.ones(2), rng()), r"variance .*\(3,\).*found \(2,\)"),
-        (lambda: corrupt(np.ones(3), np.ones((3, 1)), rng()), r"variance .*\(3,\).*found \(3, 1\)"),
+        (lambda: BinaryUniform(1.0, 5.0), r"p must be in \[0, 1\); got 1"),
+        (lambda: BinaryUniform(-0.1, 5.0), r"p must be in \[0, 1\); got -0.1"),
+        (lambda: BinaryUniform(0.5, 0.2), "mean must be a finite number >= 0.25; got 0.2 .*p/2"),
+        (lambda: BinaryUniform(0.5, 2.0, high_variance=9.0), r"high_variance must be in \[0, 4.08333\].*got 9"),
+        (lambda: Gamma(0.0, 1.0), "alpha .*> 0; got 0"),
+        (lambda: Gamma(-1.0, 1.0), "alpha .*> 0; got -1"),
+        (lambda: Gamma(1.0, 0.0), "mean .*> 0; got 0"),
+        (lambda: Gamma(float("nan"), 1.0), "alpha .*got nan"),
+        (lambda: Gamma(1.0, 1.0).sample(-1, rng()), "n must be >= 0; got -1"),
+        (lambda: corrupt(np.ones(3), np.ones(2), rng()), r"variance .*\(3,\).*got \(2,\)"),
+        (lambda: corrupt(np.ones(3), np.ones((3, 1)), rng()), r"variance .*\(3,\).*got \(3, 1\)"),
         (lambda: corrupt(np.ones(2), np.array([1.0, -1.0]), rng()), "variance .*-1 at index 1"),
         (lambda: disturb(np.array([np.nan]), 1.0, rng()), "variance .*nan at index 0"),
-        (lambda: disturb(np.ones(2), -1.0, rng()), "d_v .*>= 0; found -1"),
+        (lambda: disturb(np.ones(2), -1.0, rng()), "d_v .*>= 0; got -1"),
     ],
 )  # fmt: skip
 def test_infeasible_parameters(make, message):
@@ -148,11 +148,11 @@ def test_infeasible_parameters(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Gamma("1", 1.0), "alpha .*found '1'"),
+        (lambda: Gamma("1", 1.0), "alpha .*got '1'"),
         (lambda: Gamma(1.0, 1.0).sample(2.5, rng()), "n must be an integer"),
         (
             lambda: Gamma(1.0, 1.0).sample(2, 0),
-            r"generator must be a numpy.random.Generator.*found 0",
+            r"generator must be a numpy.random.Generator.*got 0",
         ),
         (lambda: corrupt(np.ones(2), np.ones(2), np.random), "generator must be"),
         (lambda: corrupt(["a"], np.ones(1), rng()), "y must be an array of real numbers"),
@@ -200,7 +200,7 @@ def test_disturbed_variances(d_v):
 
 
 def test_disturb_would_change_a_sign_as_often_as_the_paper_says():
-    """0.13 % at D_v = 1; seen through the absolute value as what lies beyond -σ² + δ."""
+    """0.13% at D_v = 1; seen through the absolute value as what lies beyond -σ² + δ."""
 
     class Spy(np.random.Generator):
         def standard_normal(self, *args, **kwargs):

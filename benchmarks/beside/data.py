@@ -18,7 +18,7 @@ DATA = (*map(str, ALPHAS), AMYLOID)
 DATA_FEW = (*DATA, SMOOTH, SMALL)
 EPSILON = 0.05  # relative to the label variance, for every loss and weight but BIVRegressor's
 FEW, FEWER = 1_000, 200  # rows; a GP's hyperparameters are learned from so few
-LEVELS = {"68 %": 0.99446, "95 %": 1.95996}  # how many standard deviations hold so much
+LEVELS = {"68%": 0.99446, "95%": 1.95996}  # how many standard deviations hold so much
 
 
 class Rows(NamedTuple):

@@ -171,7 +171,7 @@ def processes(name, seed, quick):
 
 
 def gp_noise():
-    """The variance of a label by a likelihood that is given σ² = .5 and has learned .2 more."""
+    """The variance of a label by a likelihood that is given σ² = 0.5 and has learned 0.2 more."""
     import gpytorch
 
     likelihood = likelihood_of("more", torch.full((3,), 0.5)).double()

@@ -70,7 +70,7 @@ class Results:
                 continue
             columns = [self.column(data, *place, level) for level in LEVELS]
             none = any(column is None for column in columns)
-            shown = [f"{100 * column.mean():.0f} %" for column in columns] if not none else ["–"]
+            shown = [f"{100 * column.mean():.0f}%" for column in columns] if not none else ["–"]
             found.append(", ".join(shown))
         return found
 
@@ -97,7 +97,7 @@ def formula_tables(found):
     yield "## 1. Formulas"
     yield ""
     yield (
-        f"The largest relative difference over 200 random batches of {BATCH}, σ² from .001 to "
+        f"The largest relative difference over 200 random batches of {BATCH}, σ² from 0.001 to "
         f"1,000, ε = {EPSILON}, in single and in double precision."
     )
     yield ""
@@ -131,7 +131,7 @@ def formula_tables(found):
         )
     yield ""
     yield (
-        "What they make of a batch of three rows, f = 1, 2, 3, y = 1.5, 2, 2, σ² = .1, .2, .3, "
+        "What they make of a batch of three rows, f = 1, 2, 3, y = 1.5, 2, 2, σ² = 0.1, 0.2, 0.3, "
         "in which one thing is changed: the loss, or what is said."
     )
     yield ""
@@ -231,7 +231,7 @@ def tool_tables(results):
     yield "## 5. Intervals: how often they hold the label"
     yield ""
     yield (
-        "68 % and 95 % would be right. On Bike and of Friedman's function it is the clean test "
+        "68% and 95% would be right. On Bike and of Friedman's function it is the clean test "
         "label; on amyloid the noisy one, its own variance added."
     )
     yield ""
@@ -242,7 +242,7 @@ def tool_tables(results):
         if set(shares) != {"–"}:
             more = ", few rows" if place[0] == "few" else ""
             rows.append([place[1] + more, *shares])
-    head = ["share within the 68 % and the 95 % interval", *NAMES, *FRIEDMAN]
+    head = ["share within the 68% and the 95% interval", *NAMES, *FRIEDMAN]
     yield from table(head, rows)
 
 
@@ -259,7 +259,7 @@ def scaling_table(found):
     yield ""
     noise = found["noise"]
     yield (
-        "`FixedNoiseGaussianLikelihood(σ², learn_additional_noise=True)` with σ² = .5 and .2 "
+        "`FixedNoiseGaussianLikelihood(σ², learn_additional_noise=True)` with σ² = 0.5 and 0.2 "
         f"learned gives labels a noise of {noise['as made']:.1f}. Where σ² is passed as `noise=` "
         "(for new rows, or for a batch of a sparse GP) it gives them "
         f"{noise['noise=']:.1f}: the learned noise is left out, and σ² counted twice. In the "

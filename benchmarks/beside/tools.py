@@ -74,7 +74,7 @@ def scikit_learn(name, seed, quick):
 
 
 def chosen_trees(seed):
-    """600 trees of LightGBM at a rate of .05, cut where noisy labels of three folds are best."""
+    """600 trees of LightGBM at a rate of 0.05, cut where noisy labels of three folds are best."""
     import lightgbm
 
     def fit(rows):
@@ -110,7 +110,7 @@ def trees(name, seed, quick):
         found[f"LGBMRegressor(), {words}"] = clock(estimator(model, weighted=weighted), drawn)
     if not quick:
         fit = chosen_trees(seed)
-        found["LightGBM, weights, rate .05, size chosen on noisy labels"] = clock(fit, drawn)
+        found["LightGBM, weights, rate 0.05, size chosen on noisy labels"] = clock(fit, drawn)
     return found
 
 

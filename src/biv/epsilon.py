@@ -69,7 +69,7 @@ def epsilon_for_batch_size(
     found = _solve(tensor, dims, size=wanted)
     if validation.values_are_readable() and bool(found.isinf().any()):
         raise ValueError(
-            f"variance must be small enough for epsilon to be finite in {found.dtype}; found up to "
+            f"variance must be small enough for epsilon to be finite in {found.dtype}; got up to "
             f"{float(tensor[tensor.isfinite()].max()):g}: choose another unit or a wider dtype"
         )
     result: Array = arrays.like(variance, found)
@@ -84,7 +84,7 @@ def _require_reachable(size: float | Tensor, available: Tensor) -> None:
         raise ValueError(
             "size must be at most the number of elements of finite variance"
             f"{batch}, {int(available[unreachable][0])}: no epsilon reaches more; "
-            f"found {float(size):g}{see('epsilon')}"
+            f"got {float(size):g}{see('epsilon')}"
         )
 
 
@@ -217,7 +217,7 @@ class Relative(EpsilonPolicy):
             object.__setattr__(self, name, value)
         if math.isinf(self.fraction * self.label_variance):
             raise ValueError(
-                "fraction times label_variance must be finite; found "
+                "fraction times label_variance must be finite; got "
                 f"{self.fraction:g} times {self.label_variance:g}"
             )
 
@@ -257,14 +257,14 @@ class MinimumBatchSize(EpsilonPolicy):
     def __post_init__(self) -> None:
         if (self.size is None) == (self.fraction is None):
             raise ValueError(
-                f"give exactly one of size and fraction; found size={self.size}, "
+                f"give exactly one of size and fraction; got size={self.size}, "
                 f"fraction={self.fraction}"
             )
         if self.size is not None:
             size = float(validation.real_number("size", self.size, validation.POSITIVE))
             if size < 1:
                 raise ValueError(
-                    f"size must be a finite number >= 1; found {size:g}: "
+                    f"size must be a finite number >= 1; got {size:g}: "
                     f"for a share of the batch use fraction={size:g}"
                 )
             object.__setattr__(self, "size", size)
@@ -287,7 +287,7 @@ class MinimumBatchSize(EpsilonPolicy):
         if self.size is not None and 0 < available <= self.size * (1 - SIZE_TOLERANCE):
             raise ValueError(
                 f"MinimumBatchSize(size={self.size:g}) needs at least as many usable elements; "
-                f"found {int(available)} in this batch: use MinimumBatchSize(fraction=...), "
+                f"got {int(available)} in this batch: use MinimumBatchSize(fraction=...), "
                 f"a smaller size, or drop the incomplete batch{see('epsilon')}"
             )
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from biv._utils import arrays, validation
 from biv._utils.arrays import FloatArray
 
-MOST_DRAWN = 2**40  # at a time: 8 TiB
+MAX_DRAWN = 2**40  # at a time: 8 TiB
 LARGEST_MEAN = 1e150  # of σ²; the smallest is the reciprocal
 ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
 
@@ -35,7 +35,7 @@ def _mean(value: object) -> float:
     if mean and not 1 / LARGEST_MEAN <= mean <= LARGEST_MEAN:
         raise ValueError(
             f"mean must be 0 or in [{1 / LARGEST_MEAN:g}, {LARGEST_MEAN:g}], for its square to be "
-            f"finite and above 0; found {mean:g}"
+            f"finite and above 0; got {mean:g}"
         )
     return mean
 
@@ -93,8 +93,7 @@ class Uniform:
         largest = mu**2 / 3
         if (variance is None) == (spread is None):
             raise ValueError(
-                "give exactly one of variance and spread; "
-                f"found variance={variance}, spread={spread}"
+                f"give exactly one of variance and spread; got variance={variance}, spread={spread}"
             )
         if variance is not None:
             v = _number("variance", variance, _up_to(largest), "mean²/3 at most, where a is 0")
@@ -210,7 +209,7 @@ class Gamma:
         mean = _mean(self.mean)
         if math.isinf(mean**2 / alpha):
             raise ValueError(
-                f"alpha must be large enough for mean²/alpha to be finite; found {alpha:g}"
+                f"alpha must be large enough for mean²/alpha to be finite; got {alpha:g}"
             )
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "mean", mean)
@@ -267,7 +266,7 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
     .. math:: \tilde\sigma^2 = |\sigma^2 + \delta|, \quad
               \delta \sim N\left(0, (\sqrt{D_v}\,\sigma^2/3)^2\right)
 
-    so that at D_v = 1 a change of sign is three standard deviations away (0.13 %).
+    so that at D_v = 1 a change of sign is three standard deviations away (0.13%).
 
     Args:
         variance: σ², of any shape; 0 and +inf stay what they are.
@@ -306,7 +305,7 @@ def _refuse_overflow(name: str, bad: npt.NDArray[np.bool_], dtype: str) -> None:
     if bad.any():
         where = np.argwhere(bad)[0].tolist()
         raise ValueError(
-            f"{name} must leave room for the noise in {dtype}; found an overflow at index "
+            f"{name} must leave room for the noise in {dtype}; got an overflow at index "
             f"{where[0] if len(where) == 1 else tuple(where)}: use a wider dtype or another unit"
         )
 
@@ -316,10 +315,10 @@ def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
         shape = tuple(operator.index(size) for size in (n if isinstance(n, tuple) else (n,)))
     except TypeError:
         raise TypeError(
-            f"n must be an integer or a tuple of them; found {validation.describe(n)}"
+            f"n must be an integer or a tuple of them; got {validation.describe(n)}"
         ) from None
     if any(size < 0 for size in shape):
-        raise ValueError(f"n must be >= 0; found {n}")
-    if math.prod(shape) > MOST_DRAWN:
-        raise ValueError(f"n must be at most {MOST_DRAWN:,} in all; found {validation.describe(n)}")
+        raise ValueError(f"n must be >= 0; got {n}")
+    if math.prod(shape) > MAX_DRAWN:
+        raise ValueError(f"n must be at most {MAX_DRAWN:,} in all; got {validation.describe(n)}")
     return shape

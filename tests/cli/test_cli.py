@@ -102,10 +102,10 @@ def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["claims", "21"], "found '21'"),
+        (["claims", "21"], "got '21'"),
         (["claims", "--jobs", "0"], "--seeds and --jobs must be at least 1"),
         (["claims", "2", "--stored"], "runs.sqlite does not exist, and --stored trains nothing"),
-        (["reproduce", "fig16"], "found 'fig16'"),
+        (["reproduce", "fig16"], "got 'fig16'"),
         (["reproduce"], "name what to reproduce"),
         (["reproduce", "table1", "--seeds", "0"], "--seeds and --jobs must be at least 1"),
     ],

@@ -121,7 +121,7 @@ def test_predict_wants_the_columns_it_learned_from_and_no_more(model, here, caps
     assert "other.csv must have a column 'town'; did you mean 'Town'?" in capsys.readouterr().err
     whole.assign(a="abc").to_csv("text.csv", index=False)
     assert run("predict", model, "text.csv", "--out", "x.csv") == 2
-    assert "text.csv, row 1, column 'a' must be a number; found 'abc'" in capsys.readouterr().err
+    assert "text.csv, row 1, column 'a' must be a number; got 'abc'" in capsys.readouterr().err
     assert run("predict", model, "predictions.csv", "--out", "x.csv") == 2
     assert "has a column 'prediction' already: choose another name" in capsys.readouterr().err
     assert run("predict", model, "predictions.csv", "--out", "x.csv", "--name", "y_hat") == 0
@@ -155,7 +155,7 @@ def test_nothing_is_overwritten_without_force(model, here, capsys):
     Path("other").mkdir()
     Path("other/thesis.txt").write_text("mine")
     assert run("train", path, *COLUMNS, *SMALL, "--out", "other", "--force") == 2
-    assert "other must be empty, or a model folder; found 'thesis.txt'" in capsys.readouterr().err
+    assert "other must be empty, or a model folder; got 'thesis.txt'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsy
     (left,) = Path("m").iterdir()
     assert re.fullmatch(r"unfinished-[0-9a-f]{12}\.pt", left.name)
     assert run("predict", "m", path) == 2
-    assert "found an unfinished training: train again to go on" in capsys.readouterr().err
+    assert "got an unfinished training: train again to go on" in capsys.readouterr().err
     assert run("train", *options, "--out", "m", "--seed", "1") == 2
     assert (
         "unfinished training of other rows or settings: --force discards it"
@@ -254,19 +254,19 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
     [
         (LINES, ["--target", "Y", "--target-std", "s"], "must have a column 'Y'; did you mean 'y'?"),
         (LINES, ["--target", "y", "--target-std", "std"], "must have a column 'std'; did you mean 's'?"),
-        ([*LINES, "1,high,1"], COLUMNS, "data.csv, row 61, column 'y' must be a number; found 'high'"),
-        ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be 0 or more, as an error bar is; found '-1'"),
+        ([*LINES, "1,high,1"], COLUMNS, "data.csv, row 61, column 'y' must be a number; got 'high'"),
+        ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be 0 or more, as an error bar is; got '-1'"),
         ([LINES[0], *(line[:-1] + "0" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is 0"),
         ([LINES[0], *(line[:-1] + "inf" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is infinite"),
-        ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels of a finite error bar and a positive weight; found 1"),
+        ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels of a finite error bar and a positive weight; got 1"),
         ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave it out"),
-        (LINES[:2], COLUMNS, "rows with a label; found 1"),
-        (LINES[:1], COLUMNS, "must have rows with cells to learn from; found none"),
+        (LINES[:2], COLUMNS, "rows with a label; got 1"),
+        (LINES[:1], COLUMNS, "must have rows with cells to learn from; got none"),
         (["x,y,s", *(f"{k},7,{1 + k % 3}" for k in range(60))], COLUMNS, "every label in column 'y' is 7: nothing can be learned"),
-        (["y,s", *(line[2:] for line in LINES[1:])], COLUMNS, "must have a column to learn from; found none"),
+        (["y,s", *(line[2:] for line in LINES[1:])], COLUMNS, "must have a column to learn from; got none"),
         (LINES, [*COLUMNS, "--features", "x", "y"], "'y' cannot be a feature and a label"),
         (LINES, ["--target", "y", "--target-interval", "x", "s", "--level", "2"], "level must be"),
-        (LINES, [*COLUMNS, "--seed", "-1"], "--seed must be 0 or more; found -1"),
+        (LINES, [*COLUMNS, "--seed", "-1"], "--seed must be 0 or more; got -1"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["inspect", "train", "compare"])
@@ -285,7 +285,7 @@ def test_bad_input(command, lines, options, message, here, capsys):
         ([*COLUMNS, "--seed", "99999999999"], "--seed must be less than 2**32"),
         (
             ["--target", "y", "--loss", "iv"],
-            "--loss iv needs --target-var or --target-std; found neither",
+            "--loss iv needs --target-var or --target-std; got neither",
         ),
         (
             ["--target", "y", "--calibrate-variance"],
@@ -293,10 +293,10 @@ def test_bad_input(command, lines, options, message, here, capsys):
         ),
         (
             [*COLUMNS, "--loss", "cutoff", "--threshold", "-1"],
-            "--threshold must be a finite number > 0; found -1",
+            "--threshold must be a finite number > 0; got -1",
         ),
         ([*COLUMNS, "--loss", "cutoff", "--threshold", "1e-9"], "--loss cutoff keeps no label"),
-        ([*COLUMNS, "--jobs", "0"], "--jobs must be 1 or more, or -1 for all cores; found 0"),
+        ([*COLUMNS, "--jobs", "0"], "--jobs must be 1 or more, or -1 for all cores; got 0"),
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -443,9 +443,9 @@ def test_what_is_no_model_folder(here, capsys):
     assert "gone is not a folder" in capsys.readouterr().err
     Path("empty").mkdir()
     assert run("predict", "empty", "data.csv") == 2
-    assert "empty must be a model folder, with an about.json; found none" in capsys.readouterr().err
+    assert "empty must be a model folder, with an about.json; got none" in capsys.readouterr().err
     assert run("train", "data.csv", *COLUMNS, "--out", "data.csv") == 2
-    assert "data.csv must be a folder; found a file" in capsys.readouterr().err
+    assert "data.csv must be a folder; got a file" in capsys.readouterr().err
     for option, value in (
         ("--epsilon", "much"),
         ("--epsilon", "-1"),
@@ -651,8 +651,8 @@ def test_a_damaged_checkpoint_is_kept_for_its_owner(capsys, monkeypatch):
 def test_options_that_say_nothing_are_refused(capsys):
     Path("data.csv").write_text("\n".join(LINES))
     for options, message in (
-        (["--threshold", "1"], "--threshold is of --loss cutoff; found it with biv"),
-        (["--loss", "l2", "--epsilon", ".1"], "--epsilon is of --loss biv; found it with l2"),
+        (["--threshold", "1"], "--threshold is of --loss cutoff; got it with biv"),
+        (["--loss", "l2", "--epsilon", ".1"], "--epsilon is of --loss biv; got it with l2"),
         (["--level", ".9"], "--level is that of --target-interval, which is not there"),
     ):
         assert run("train", "data.csv", *COLUMNS, *options) == 2

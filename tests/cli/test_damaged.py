@@ -100,7 +100,7 @@ def test_something_else_in_the_place_of_a_file_is_named(name, folder, tmp_path, 
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("evidence.json", lambda told: told["cloud"]["y"].__setitem__(3, "x"), "evidence.json is damaged: cloud.y[3] must be float; found str"),
+        ("evidence.json", lambda told: told["cloud"]["y"].__setitem__(3, "x"), "evidence.json is damaged: cloud.y[3] must be float; got str"),
         ("evidence.json", lambda told: told["cloud"]["y"].pop(), "evidence.json is damaged: cloud must have lists of one length"),
         ("evidence.json", lambda told: told["residuals"].pop("mean"), "evidence.json is damaged: residuals must have variance, mean and stderr"),
         ("evidence.json", lambda told: told.update(format="biv evidence 2"), "evidence.json was written by a newer biv (format 'biv evidence 2'"),
@@ -108,7 +108,7 @@ def test_something_else_in_the_place_of_a_file_is_named(name, folder, tmp_path, 
         ("about.json", lambda told: told["schema"]["columns"].pop(), "about.json is damaged: schema.columns must give the features"),
         ("about.json", lambda told: told["schema"]["columns"][2].update(kind="number"), "schema.columns must give categories for 'town'"),
         ("about.json", lambda told: told["schema"]["columns"][2].update(kind="_class__"), "Invalid enum value '_class__'"),
-        ("comparison.json", lambda told: told.update(target="z"), "must be a comparison of the label 'y'; found 'z'"),
+        ("comparison.json", lambda told: told.update(target="z"), "must be a comparison of the label 'y'; got 'z'"),
     ],
 )  # fmt: skip
 def test_the_place_in_a_file_is_named(name, change, message, folder, tmp_path, capsys):
@@ -133,7 +133,7 @@ def test_a_file_that_has_changed_since_is_named(folder, tmp_path, capsys):
 
 
 def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(typed_json, "MOST_BYTES", 100)
+    monkeypatch.setattr(typed_json, "MAX_BYTES", 100)
     assert report(folder, tmp_path) == 2
     assert "about.json must have at most 100 bytes" in capsys.readouterr().err
 
@@ -143,7 +143,7 @@ def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypa
     [
         (lambda told: told["settings"].update(checkpoint="/tmp/x"), "settings has 'checkpoint', which is unknown"),
         (lambda told: told["settings"].update(members=2**70), "members"),
-        (lambda told: told["settings"].update(loss=["biv"]), "loss must be str; found array"),
+        (lambda told: told["settings"].update(loss=["biv"]), "loss must be str; got array"),
         (lambda told: told["network"].update(widths=[10**9, 10**9]), "a network must have"),
         (lambda told: told.update(epoch=9), "scores must have one of the chosen epoch, 9"),
         (lambda told: told["columns"].pop(), "columns give 3 features; the networks have"),
@@ -366,7 +366,7 @@ def test_a_long_cell_is_shortened_in_a_message(tmp_path, capsys):
     (tmp_path / "t.csv").write_text(f"{name},y\n1,2\n3,{'z' * 100_000}\n")
     assert main(["train", str(tmp_path / "t.csv"), "--target", "y", "-o", str(tmp_path / "m")]) == 2
     said = capsys.readouterr().err
-    assert "found 'zzzzzzzzzzzzzzzzzzzz'... (100,000 characters)" in said
+    assert "got 'zzzzzzzzzzzzzzzzzzzz'... (100,000 characters)" in said
     assert len(said) < 400
     assert shortened("short") == "'short'"
 

@@ -92,9 +92,9 @@ def test_frozen():
 @pytest.mark.parametrize(
     ("replaced", "message"),
     [
-        ({"y": np.ones(2)}, r"y must have shape \(3,\).*found \(2,\)"),
-        ({"variance": np.ones((3, 1))}, r"variance must have shape \(3,\); found \(3, 1\)"),
-        ({"feature_names": ("a",)}, "feature_names must name the 2 columns of x; found 1"),
+        ({"y": np.ones(2)}, r"y must have shape \(3,\).*got \(2,\)"),
+        ({"variance": np.ones((3, 1))}, r"variance must have shape \(3,\); got \(3, 1\)"),
+        ({"feature_names": ("a",)}, "feature_names must name the 2 columns of x; got 1"),
     ],
 )
 def test_inconsistent_data(replaced, message):

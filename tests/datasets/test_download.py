@@ -73,7 +73,7 @@ def test_offline_it_says_what_to_do(remote, tmp_path):
 def test_a_wrong_checksum_leaves_nothing_behind(remote, tmp_path):
     served(tmp_path, b"something else")
     with pytest.raises(
-        ValueError, match=f"SHA-256 {remote.sha256}; found {sha256(b'something else')}"
+        ValueError, match=f"SHA-256 {remote.sha256}; got {sha256(b'something else')}"
     ):
         find(remote)
     assert not everything_in(tmp_path / "cache")
@@ -92,7 +92,7 @@ def test_a_spoilt_file_is_named_and_kept(remote, tmp_path, monkeypatch, where):
 
 def test_an_archive_that_is_none(remote, tmp_path):
     (tmp_path / "archive.zip").write_bytes(b"<html>Sorry</html>")
-    with pytest.raises(ValueError, match="must be a zip archive with table.csv; found 18 bytes"):
+    with pytest.raises(ValueError, match="must be a zip archive with table.csv; got 18 bytes"):
         find(remote)
     served(tmp_path, CONTENT, member="other.csv")
     with pytest.raises(ValueError, match="must be a zip archive with table.csv"):
@@ -145,11 +145,11 @@ def test_tables_name_the_bad_cell():
     table = CsvTable("bike.csv", ["hr,temp", "1,0.5", "2,warm", "3"])
     assert table.numbers("hr").tolist() == [1, 2, 3]
     with pytest.raises(
-        ValueError, match="bike.csv, line 3, column 'temp' must be a number; found 'warm'"
+        ValueError, match="bike.csv, line 3, column 'temp' must be a number; got 'warm'"
     ):
         table.numbers("temp")
-    with pytest.raises(ValueError, match="bike.csv must have a column 'wind'; found hr, temp"):
+    with pytest.raises(ValueError, match="bike.csv must have a column 'wind'; got hr, temp"):
         table.numbers("wind")
     short = CsvTable("bike.csv", ["hr,temp", "1"])
-    with pytest.raises(ValueError, match="line 2, column 'temp' must be a number; found None"):
+    with pytest.raises(ValueError, match="line 2, column 'temp' must be a number; got None"):
         short.numbers("temp")

@@ -224,7 +224,7 @@ def test_a_threshold_is_in_squared_units_of_y():
     assert np.array_equal(low, between)
     assert not np.allclose(between, above)
     with pytest.raises(
-        ValueError, match="threshold=4.0 is in squared units of one output; found 2 outputs"
+        ValueError, match="threshold=4.0 is in squared units of one output; got 2 outputs"
     ):
         biv.BIVRegressor(**options, threshold=4.0).fit(x, np.stack([y, y], axis=1), y_std=std)
 
@@ -404,15 +404,15 @@ def test_error_bars_are_sliced_with_the_rows(routing):
 @pytest.mark.parametrize(
     ("options", "fit", "message"),
     [
-        ({"loss": "l1"}, {}, "loss must be one of 'biv', 'l2', 'iv', 'cutoff'; found 'l1'"),
+        ({"loss": "l1"}, {}, "loss must be one of 'biv', 'l2', 'iv', 'cutoff'; got 'l1'"),
         (
             {"model": "tree"},
             {},
-            "model must be one of 'ensemble', 'paper', or a fun.*; found 'tree'",
+            "model must be one of 'ensemble', 'paper', or a fun.*; got 'tree'",
         ),
-        ({"epsilon": "best"}, {}, "epsilon must be 'auto', a number or a policy; found 'best'"),
-        ({"epsilon": -1.0}, {}, "epsilon must be .*; found -1"),
-        ({"model": torch.nn.Linear(3, 1)}, {}, "model must be one of .*; found Linear"),
+        ({"epsilon": "best"}, {}, "epsilon must be 'auto', a number or a policy; got 'best'"),
+        ({"epsilon": -1.0}, {}, "epsilon must be .*; got -1"),
+        ({"model": torch.nn.Linear(3, 1)}, {}, "model must be one of .*; got Linear"),
         ({"model": lambda _features, _outputs: 3}, {"error": TypeError}, "make an nn.Module"),
         (
             {"model": lambda features, _outputs: torch.nn.Bilinear(features, 3, 2)},
@@ -422,20 +422,20 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         (
             {"model": lambda features, _: torch.nn.Sequential(torch.nn.Linear(features, 2))},
             {},
-            "must give \\(rows, 1\\).*; found \\(1, 2\\)",
+            "must give \\(rows, 1\\).*; got \\(1, 2\\)",
         ),
         (
             {"model": lambda f, _: torch.nn.Sequential(torch.nn.Linear(f, 2), torch.nn.Tanh())},
             {},
-            "must give \\(rows, 1\\).*; found \\(1, 2\\)",
+            "must give \\(rows, 1\\).*; got \\(1, 2\\)",
         ),
-        ({"calibrate_variance": "no"}, {}, "calibrate_variance must be one of False, True; found"),
-        ({"max_epochs": 0}, {}, "max_epochs must be an integer >= 1; found 0"),
-        ({"folds": 1}, {}, "folds must be an integer >= 2; found 1"),
-        ({"folds": 8, "members": 12}, {}, "members must be a multiple of folds, 8; found 12"),
-        ({"patience": 0}, {}, "patience must be an integer >= 1; found 0"),
-        ({"n_jobs": 0}, {}, "n_jobs must be a non-zero integer or None; found 0"),
-        ({"threshold": -1.0}, {}, "threshold must be .*; found -1"),
+        ({"calibrate_variance": "no"}, {}, "calibrate_variance must be one of False, True; got"),
+        ({"max_epochs": 0}, {}, "max_epochs must be an integer >= 1; got 0"),
+        ({"folds": 1}, {}, "folds must be an integer >= 2; got 1"),
+        ({"folds": 8, "members": 12}, {}, "members must be a multiple of folds, 8; got 12"),
+        ({"patience": 0}, {}, "patience must be an integer >= 1; got 0"),
+        ({"n_jobs": 0}, {}, "n_jobs must be a non-zero integer or None; got 0"),
+        ({"threshold": -1.0}, {}, "threshold must be .*; got -1"),
         (
             {"loss": "cutoff", "threshold": 1e-9},
             {"y_std": np.full(50, 0.5)},
@@ -444,14 +444,14 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         (
             {"epsilon": Fixed(3.0)},
             {"two": True, "y_std": np.ones(50)},
-            "is in squared units of one output; found 2 outputs",
+            "is in squared units of one output; got 2 outputs",
         ),
         (
             {},
             {"y_var": np.full(50, np.inf)},
-            "every output must have at least 2 labels to learn from.*found 0",
+            "every output must have at least 2 labels to learn from.*got 0",
         ),
-        ({}, {"y_std": ["±1"] * 50}, "y_std must hold numbers; found '±1' in row 0"),
+        ({}, {"y_std": ["±1"] * 50}, "y_std must hold numbers; got '±1' in row 0"),
         ({"unknown_variance": "mean"}, {}, "unknown_variance must be one of 'raise', .* 'mean'"),
         ({"calibrate_variance": True}, {}, "calibrate_variance=True needs y_var or y_std"),
         (
@@ -462,19 +462,19 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         (
             {},
             {"y_var": np.full(50, -1.0)},
-            "y_var must be at least 0; found less in 50 rows \\(0, 1, 2, 3, 4, ...\\)",
+            "y_var must be at least 0; got less in 50 rows \\(0, 1, 2, 3, 4, ...\\)",
         ),
         (
             {},
             {"y_std": np.where(np.arange(50) == 7, np.nan, 1.0)},
-            "y_std must not be NaN; found it in row 7: unknown_variance='median' or 'estimate'",
+            "y_std must not be NaN; got it in row 7: unknown_variance='median' or 'estimate'",
         ),
         (
             {"unknown_variance": "median"},
             {"y_std": np.full(50, np.nan)},
             "y_std must be known of some labels",
         ),
-        ({}, {"y_var": np.ones(49)}, "y_var must have the shape of y, \\(50,\\); found \\(49,\\)"),
+        ({}, {"y_var": np.ones(49)}, "y_var must have the shape of y, \\(50,\\); got \\(49,\\)"),
         ({}, {"sample_weight": np.zeros(50)}, "(?i)sample.weights? must"),
     ],
 )
@@ -751,7 +751,7 @@ def test_a_frame_of_identifiers_alone_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("keep", "found"), [("id", "found 'id'"), (["idd"], "found 'idd', which X lacks")]
+    ("keep", "found"), [("id", "got 'id'"), (["idd"], "got 'idd', which X lacks")]
 )
 def test_only_columns_that_exist_can_be_kept(keep, found):
     data, y, _ = with_identifiers()

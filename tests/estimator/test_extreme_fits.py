@@ -42,7 +42,7 @@ def test_a_row_without_a_finite_prediction_is_named_with_its_column(fitted, valu
     x = frame.copy()
     x.loc[3, "b"] = value
     for features in (x, x.assign(a=x["a"].astype(object))):
-        with pytest.raises(RowError, match=r"found .*e\+\d+ in row 3, column 'b'") as raised:
+        with pytest.raises(RowError, match=r"got .*e\+\d+ in row 3, column 'b'") as raised:
             model.predict(features)
         assert (raised.value.row, raised.value.column) == (3, "b")
         assert pickle.loads(pickle.dumps(raised.value)).row == 3
@@ -69,7 +69,7 @@ def test_a_row_that_is_not_learned_from_has_a_finite_prediction_too(left_out, tm
     else:
         y[5] = np.nan
     model = biv.BIVRegressor(**QUICK)
-    with pytest.raises(ValueError, match=r"found 4e\+38 in row 5, column 1$"):
+    with pytest.raises(ValueError, match=r"got 4e\+38 in row 5, column 1$"):
         model.fit(x, y, y_std=std, sample_weight=weight)
     x[5, 1] = 1e30
     model.fit(x, y, y_std=std, sample_weight=weight).save(tmp_path / "m")
@@ -130,10 +130,10 @@ def test_a_column_of_objects_must_be_finite_like_one_of_floats():
     frame = pd.DataFrame(x, columns=list("abc"))
     frame["b"] = [math.inf, *frame["b"][1:]]
     for odd in (frame["b"].astype(object), frame["b"].astype("Float64"), frame["b"]):
-        with pytest.raises(ValueError, match="column 'b' must be finite; found infinity in row 0"):
+        with pytest.raises(ValueError, match="column 'b' must be finite; got infinity in row 0"):
             biv.BIVRegressor(**QUICK).fit(frame.assign(b=odd, town="x"), y)
     too_long = pd.Series([10**400, *range(ROWS - 1)], dtype=object)
-    with pytest.raises(ValueError, match="column 'b' must be finite; found an integer too large"):
+    with pytest.raises(ValueError, match="column 'b' must be finite; got an integer too large"):
         biv.BIVRegressor(**QUICK).fit(frame.assign(b=too_long), y)
 
 
@@ -232,7 +232,7 @@ def test_an_integer_beyond_all_floats_is_refused_by_the_name_of_its_argument(arg
     x, y, _ = table()
     given = {"X": x.tolist(), "y": y.tolist(), "sample_weight": [1.0] * ROWS}
     given[argument][3] = [10**400] * 3 if argument == "X" else 10**400
-    with pytest.raises(ValueError, match=f"^{argument} must be finite; found an integer too large"):
+    with pytest.raises(ValueError, match=f"^{argument} must be finite; got an integer too large"):
         biv.BIVRegressor(**QUICK).fit(**given)
 
 
@@ -273,7 +273,7 @@ def odd_cell(argument, cell):
 )
 def test_a_cell_that_is_no_number_is_named_with_its_argument_and_row(argument, cell, found):
     where = "row 3, column 1" if argument == "X" else "row 3"
-    with pytest.raises(ValueError, match=f"^{argument} must hold numbers; found .*in {where}") as e:
+    with pytest.raises(ValueError, match=f"^{argument} must hold numbers; got .*in {where}") as e:
         biv.BIVRegressor(**QUICK).fit(**odd_cell(argument, cell))
     assert re.search(found, str(e.value))
     assert len(str(e.value)) < 300
@@ -295,9 +295,7 @@ def test_complex_numbers_are_refused_in_few_words(argument):
     x, y, std = table()
     given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
     given[argument] = given[argument] + 1j
-    with pytest.raises(
-        ValueError, match=f"^{argument} must hold .* must be real; found c"
-    ) as error:
+    with pytest.raises(ValueError, match=f"^{argument} must hold .* must be real; got c") as error:
         biv.BIVRegressor(**QUICK).fit(**given)
     assert len(str(error.value)) < 200
 
@@ -324,7 +322,7 @@ def test_an_infinite_number_is_named_by_row_and_column(fitted, is_frame):
         x[2, 1] = np.inf
         model = biv.BIVRegressor(**QUICK).fit(frame.to_numpy(), frame["a"], y_std=np.ones(len(x)))
     column = "'b'" if is_frame else "1"
-    said = f"contains infinity .*: found an infinite number in row 2, column {column}$"
+    said = f"contains infinity .*: got an infinite number in row 2, column {column}$"
     with pytest.raises(ValueError, match=said):
         model.predict(x)
 
@@ -333,7 +331,7 @@ def test_an_infinite_number_beside_gaps_of_pandas_is_named_by_row_and_column():
     x, y, _ = table()
     frame = pd.DataFrame(x, columns=list("abc")).assign(gaps=GAPS)
     frame.loc[2, "b"] = np.inf
-    with pytest.raises(ValueError, match="found an infinite number in row 2, column 'b'$"):
+    with pytest.raises(ValueError, match="got an infinite number in row 2, column 'b'$"):
         biv.BIVRegressor(**QUICK).fit(frame, y)
 
 
@@ -365,5 +363,5 @@ def test_an_argument_that_is_no_array_is_named(name, odd):
 
 def test_a_checkpoint_that_is_no_path_is_named():
     x, y, _ = table()
-    with pytest.raises(TypeError, match="^checkpoint must be a path; found <NA>"):
+    with pytest.raises(TypeError, match="^checkpoint must be a path; got <NA>"):
         biv.BIVRegressor(**QUICK, checkpoint=pd.NA).fit(x, y)

@@ -5,7 +5,7 @@ import pytest
 
 from biv import metrics
 from biv._utils.wording import STREAM_OPTIONS
-from biv.estimator.findings import FEWEST_JUDGED, INSTEAD, SILENT, judge, ranks
+from biv.estimator.findings import INSTEAD, MIN_JUDGED, SILENT, judge, ranks
 
 DRAWS = 8
 
@@ -107,18 +107,18 @@ def test_an_advice_that_is_followed_leads_to_no_other(name, rows):
         assert not second.is_grave
 
 
-@pytest.mark.parametrize("rows", [5, FEWEST_JUDGED - 1])
+@pytest.mark.parametrize("rows", [5, MIN_JUDGED - 1])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_of_few_labels_nothing_is_said(name, rows):
     finding = judged(*drawn(name, rows, 0))
     assert finding.kind == "few"
-    assert f"at least {FEWEST_JUDGED}" in finding.text
+    assert f"at least {MIN_JUDGED}" in finding.text
     assert not finding.is_grave
 
 
 def test_only_labels_with_an_error_bar_are_counted():
     pred, target, column, taken = drawn("right", 1500, 0)
-    column[FEWEST_JUDGED - 1 :] = np.nan
+    column[MIN_JUDGED - 1 :] = np.nan
     column[200:300] = np.inf
     assert judged(pred, target, column, taken).kind == "few"
     column[300] = 1.0
@@ -148,7 +148,7 @@ def skewed(rng, rows):
 @pytest.mark.parametrize("rows", [120, 300, 1500])
 @pytest.mark.parametrize("noise", [heavy, skewed])
 def test_heavy_tails_are_seldom_taken_for_wrong_error_bars(noise, rows):
-    """A 95 % interval that excludes 1 is so in a quarter of these draws."""
+    """A 95% interval that excludes 1 is so in a quarter of these draws."""
     kinds, excluded = [], []
     for seed in range(40):
         rng = np.random.default_rng(seed)

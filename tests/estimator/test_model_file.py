@@ -86,7 +86,7 @@ def test_other_files_are_not_models(fitted, tmp_path):
 
     fitted.save(tmp_path / "good")
     save_file({"x": torch.zeros(3)}, tmp_path / "other")
-    with pytest.raises(ValueError, match="other must be a 'biv model 1'; found None"):
+    with pytest.raises(ValueError, match="other must be a 'biv model 1'; got None"):
         biv.BIVRegressor.load(tmp_path / "other")
     tensors, content = model_file.read(tmp_path / "good")
     for spoiled in (

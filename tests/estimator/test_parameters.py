@@ -36,7 +36,7 @@ def test_the_defaults_are_allowed():
 def test_errors_name_the_parameter_and_are_short(name, value):
     if name == "checkpoint" and isinstance(value, str):
         return  # which is a path
-    with pytest.raises((TypeError, ValueError), match=f"^{name} must be .*; found ") as error:
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be .*; got ") as error:
         check_parameters(biv.BIVRegressor(**{name: value}).get_params())
     assert len(str(error.value)) < 500
 
@@ -44,7 +44,7 @@ def test_errors_name_the_parameter_and_are_short(name, value):
 def test_what_training_would_refuse_is_refused_at_once():
     x, y, _, _ = table(50)
     for name, value in (("learning_rate", 0.0), ("weight_decay", -1.0)):
-        with pytest.raises(ValueError, match=f"{name} must be .*; found .*biv docs estimator"):
+        with pytest.raises(ValueError, match=f"{name} must be .*; got .*biv docs estimator"):
             biv.BIVRegressor(**{name: value}).fit(x, y)
 
 

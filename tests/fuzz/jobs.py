@@ -169,7 +169,7 @@ def _model(path, folder):
     try:
         model = ModelFolder.read(path)
     except (ValueError, FileNotFoundError) as error:
-        missing = "unfinished" in str(error) or "found none" in str(error)
+        missing = "unfinished" in str(error) or "got none" in str(error)
         return None if missing or not path.is_dir() else f"broken: {error}"
     tables = [folder / "inputs" / "table.csv", folder / "inputs" / "parts"]
     names = set(model.schema.names)

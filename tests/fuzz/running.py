@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-MOST_MEMORY = 3 << 30  # bytes, that a case may need beyond what the process has before
-MOST_SECONDS = 300.0  # after which a case counts as one that never ends
+MAX_MEMORY = 3 << 30  # bytes, that a case may need beyond what the process has before
+MAX_SECONDS = 300.0  # after which a case counts as one that never ends
 BATCH = {"kills": 1, "full": 1, "faults": 5}  # cases, between two looks at the clock
 USUAL_BATCH = 20
 PROGRESS = ("done", "seconds", "failures")
@@ -58,7 +58,7 @@ def _bounded_memory():
     pa.array(["text"])  # reserves memory for all that follows
     held = int(re.search(r"VmData:\s+(\d+)", status).group(1)) << 10
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (held + MOST_MEMORY, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (held + MAX_MEMORY, hard))
     try:
         yield
     finally:
@@ -95,16 +95,16 @@ class _Worker:
             theirs.close()
         self.connection.send((campaign, number))
         try:
-            if self.connection.poll(MOST_SECONDS):
+            if self.connection.poll(MAX_SECONDS):
                 return self.connection.recv()
             self.process.kill()
-            failure = f"did not end within {MOST_SECONDS:.0f} s"
+            failure = f"did not end within {MAX_SECONDS:.0f} s"
         except EOFError:
             self.process.join()
             failure = f"ended the process, with exit code {self.process.exitcode}"
         self.process.join()
         self.process = None
-        return failure, MOST_SECONDS
+        return failure, MAX_SECONDS
 
     def close(self):
         if self.process is not None:

@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 
 from fuzz.laws import SAVED, command, contents_below, files_below, one_of, require_clear
-from fuzz.running import MOST_MEMORY
+from fuzz.running import MAX_MEMORY
 from fuzz.spoiling import changed, check, dumps, spoil
 from helpers.damage import forge_curves
 
@@ -56,7 +56,7 @@ def _bomb():
     """More zeros than a case may hold in memory, in few bytes: one piece, repeated."""
     packer, zeros = zlib.compressobj(wbits=-15), bytes(1 << 24)
     piece = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)
-    count = 1 + int(1.2 * MOST_MEMORY) // len(zeros)
+    count = 1 + int(1.2 * MAX_MEMORY) // len(zeros)
     checksum = (count * len(zeros) % 65521) << 16 | 1  # Adler-32 of zeros
     return b"\x78\x9c" + piece * count + b"\x03\0" + checksum.to_bytes(4, "big")
 

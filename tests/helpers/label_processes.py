@@ -46,7 +46,7 @@ def split_normal(rng):
 
 
 def skewed(rng):
-    """Medians, and percentiles of 5 % and 95 %, of y + sZ + bZ²."""
+    """Medians, and percentiles of 5% and 95%, of y + sZ + bZ²."""
     y, s = rng.normal(size=N), rng.uniform(0.5, 2.0, N)
     b = rng.uniform(-0.1, 0.1, N) * s
     z = 1.6448536269514722

@@ -398,7 +398,7 @@ def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, image_cache,
     ("size", "error", "message"),
     [
         (0, ValueError, "size must be an integer >= 1"),
-        (5000, ValueError, "size must be at most 4096 pixels; found 5000"),
+        (5000, ValueError, "size must be at most 4096 pixels; got 5000"),
         (1.5, TypeError, "size must be an integer"),
     ],
 )

@@ -77,7 +77,7 @@ def test_the_uncertainty_of_very_many_raters_is_simulated(monkeypatch):
     items, raters, by_item, _ = ring_of_raters(people=20)
     counts = by_item.sum(axis=0).astype(int)
     exact = _ratings._uncertainty(items, raters, counts, 20)
-    monkeypatch.setattr(_ratings, "MOST_RATERS", 10)
+    monkeypatch.setattr(_ratings, "MAX_RATERS", 10)
     monkeypatch.setattr(_ratings, "SIMULATIONS", 800)
     for one, other in zip(_ratings._uncertainty(items, raters, counts, 20), exact, strict=True):
         np.testing.assert_allclose(one, other, rtol=0.25)

@@ -63,7 +63,7 @@ def test_the_mean_of_local_losses_is_something_else(ranks):
 def test_a_bad_rank_stops_all_of_them(ranks):
     *others, bad = (found["errors"] for found in ranks)
     assert bad["negative variance"].startswith("ValueError: variance must be non-negative")
-    assert bad["string"].startswith("TypeError: variance must be a torch.Tensor; found '1'")
+    assert bad["string"].startswith("TypeError: variance must be a torch.Tensor; got '1'")
     assert bad["shape"].startswith("ValueError: pred must have the shape of target")
     assert bad["window"].startswith("ValueError: variance must have the shape of target")
     for rank, said in enumerate(others):
@@ -73,7 +73,7 @@ def test_a_bad_rank_stops_all_of_them(ranks):
     for said in (*others, bad):
         assert "needs at least as many usable elements" in said["too few"]
         assert said["outputs"].startswith("ValueError: target must have the same last dimension")
-        assert "found 2 on one and 3 on another" in said["outputs"]
+        assert "got 2 on one and 3 on another" in said["outputs"]
         assert said["good"] > 0
 
 

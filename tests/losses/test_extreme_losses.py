@@ -147,7 +147,7 @@ def test_weights_of_eight_bits_or_sparse_ones_are_refused():
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_an_integer_beyond_all_floats_is_refused_by_name(digits):
     number = 10**digits
-    with pytest.raises(ValueError, match=r"^epsilon must be a finite number >= 0; found an int"):
+    with pytest.raises(ValueError, match=r"^epsilon must be a finite number >= 0; got an int"):
         biv.biv_loss(torch.ones(2), torch.ones(2), torch.ones(2), epsilon=number)
     with pytest.raises(ValueError, match=r"^threshold must be"):
         biv.cutoff_loss(torch.ones(2), torch.ones(2), torch.ones(2), threshold=number)

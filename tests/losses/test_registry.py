@@ -102,7 +102,7 @@ def test_the_command_takes_it(capsys):
     assert "{biv,l2,iv,cutoff,toy}" in said
     assert "of biv or toy: auto, or a number" in said
     assert main(["train", "no.csv", "--target", "y", "--loss", "toy", "--threshold", "1"]) == 2
-    assert "--threshold is of --loss cutoff; found it with toy" in capsys.readouterr().err
+    assert "--threshold is of --loss cutoff; got it with toy" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toy")
@@ -151,7 +151,7 @@ def test_every_loss_is_created_from_its_settings(name):
 def test_a_name_belongs_to_one_loss():
     with pytest.raises(ValueError, match="a loss named 'toy' already exists"):
         registry.register(TOY)
-    with pytest.raises(ValueError, match="loss must be one of .*'cutoff', 'toy'; found 'huber'"):
+    with pytest.raises(ValueError, match="loss must be one of .*'cutoff', 'toy'; got 'huber'"):
         registry.get("huber")
 
 

@@ -74,7 +74,7 @@ def test_a_window_checks_what_it_is_called_with():
     loss, y = biv.BIVLoss(), torch.ones(3, 1)
     whole = loss.window([y], [y])
     with pytest.raises(
-        ValueError, match=r"pred must have the shape of target, \(3, 1\); found \(3,\)"
+        ValueError, match=r"pred must have the shape of target, \(3, 1\); got \(3,\)"
     ):
         whole(torch.ones(3), y, y)
     with pytest.raises(ValueError, match="variance must be non-negative"):

@@ -79,7 +79,7 @@ def test_a_score_per_output_is_that_of_each_column(score, problem):
     assert isinstance(found[0], np.ndarray) or isinstance(found, np.ndarray)
     one_a_row = score(pred, noisy, variance[:, :1], per_output=True)
     assert np.array_equal(one_a_row, score(pred, noisy, variance[:, [0, 0, 0]], per_output=True))
-    with pytest.raises(ValueError, match=r"outputs in the last dimension.*found shape \(90,\)"):
+    with pytest.raises(ValueError, match=r"outputs in the last dimension.*got shape \(90,\)"):
         score(*(c[:, 0] for c in columns), per_output=True)
     noisy[:, 2] = np.nan
     with pytest.raises(ValueError, match="output 2: target must hold at least one"):
@@ -92,22 +92,22 @@ ONES = np.ones(3)
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: metrics.noise_corrected_mse(ONES, ONES, np.ones((3, 1))), ValueError, r"variance .*\(3,\); found \(3, 1\): use variance.reshape\(-1\)"),
-        (lambda: metrics.noise_corrected_mse(np.ones(2), ONES, ONES), ValueError, r"pred .*\(3,\); found \(2,\)"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, np.ones((3, 1))), ValueError, r"variance .*\(3,\); got \(3, 1\): use variance.reshape\(-1\)"),
+        (lambda: metrics.noise_corrected_mse(np.ones(2), ONES, ONES), ValueError, r"pred .*\(3,\); got \(2,\)"),
         (lambda: metrics.noise_corrected_mse(ONES, ONES, -ONES), ValueError, "variance .*-1 at index 0"),
         (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES * np.nan), ValueError, "variance .*nan at index 0"),
-        (lambda: metrics.noise_corrected_mse(ONES * np.nan, ONES, ONES), ValueError, "pred must be finite; found nan at index 0"),
-        (lambda: metrics.noise_corrected_mse(ONES, ONES * np.inf, ONES), ValueError, "target must be finite; found inf"),
-        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES * np.inf), ValueError, "at least one element .*found none of 3"),
-        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES, epsilon=-1.0), ValueError, "epsilon .*found -1"),
-        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES, weighted=False, epsilon=1.0), ValueError, "epsilon must be None with weighted=False; found 1.0"),
+        (lambda: metrics.noise_corrected_mse(ONES * np.nan, ONES, ONES), ValueError, "pred must be finite; got nan at index 0"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES * np.inf, ONES), ValueError, "target must be finite; got inf"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES * np.inf), ValueError, "at least one element .*got none of 3"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES, epsilon=-1.0), ValueError, "epsilon .*got -1"),
+        (lambda: metrics.noise_corrected_mse(ONES, ONES, ONES, weighted=False, epsilon=1.0), ValueError, "epsilon must be None with weighted=False; got 1.0"),
         (lambda: metrics.noise_corrected_mse("a", ONES, ONES), TypeError, "pred must be an array of real numbers"),
         (lambda: metrics.noise_corrected_mse(ONES, torch.ones(3, dtype=torch.long), ONES), TypeError, "target .*torch.int64"),
-        (lambda: metrics.label_variance(np.ones(1), np.ones(1)), ValueError, "at least two elements .*found 1"),
-        (lambda: metrics.reduced_chi_squared(ONES, ONES, np.zeros(3)), ValueError, "variance must be positive where epsilon is 0; found 0 in 3 elements"),
-        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=3), ValueError, "parameters must be fewer than the labels used, 3; found 3"),
-        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=-1), ValueError, "parameters must be an integer >= 0; found -1"),
-        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=1.5), TypeError, "parameters must be an integer >= 0; found 1.5"),
+        (lambda: metrics.label_variance(np.ones(1), np.ones(1)), ValueError, "at least two elements .*got 1"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, np.zeros(3)), ValueError, "variance must be positive where epsilon is 0; got 0 in 3 elements"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=3), ValueError, "parameters must be fewer than the labels used, 3; got 3"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=-1), ValueError, "parameters must be an integer >= 0; got -1"),
+        (lambda: metrics.reduced_chi_squared(ONES, ONES, ONES, parameters=1.5), TypeError, "parameters must be an integer >= 0; got 1.5"),
         (lambda: metrics.noise_corrected_mse(ONES, np.ma.array(ONES, mask=[1, 0, 0]), ONES), TypeError, "target must not be a masked array"),
         (lambda: metrics.effective_sample_size(-ONES, epsilon=0), ValueError, "variance .*-1 at index 0"),
     ],

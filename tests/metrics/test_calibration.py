@@ -72,7 +72,7 @@ def test_variances_that_say_nothing_have_no_slope():
 @pytest.mark.parametrize("variance", [np.ones(9), np.array([1.0, 2.0])])
 def test_a_factor_needs_variances_that_differ(variance):
     zeros = np.zeros_like(variance)
-    with pytest.raises(ValueError, match=f"must differ between labels.*; found {len(variance)} in"):
+    with pytest.raises(ValueError, match=f"must differ between labels.*; got {len(variance)} in"):
         metrics.variance_factor(zeros, zeros, variance)
 
 
@@ -206,5 +206,5 @@ def test_a_reading_wants_labels_that_can_tell():
     assert metrics.misread(falling, zeros, 1e-4 * sigma) is None  # no reading is better than none
     many = [np.tile(column, 12) for column in (residual, zeros, sigma)]  # of which some are read
     assert metrics.misread(*many) == "std"
-    with pytest.raises(ValueError, match="taken must be one of variance, std, .*; found 'sigma'"):
+    with pytest.raises(ValueError, match="taken must be one of variance, std, .*; got 'sigma'"):
         metrics.misread(residual, zeros, sigma, taken="sigma")

@@ -212,7 +212,7 @@ def test_importances_multiply_the_weights(problem):
 
 @pytest.mark.parametrize("weighted", [True, False])
 def test_a_difference_is_that_of_two_scores_with_an_honest_error(weighted):
-    """Over draws of the noise: unbiased, and within 1.96 standard errors in 95 % of them."""
+    """Over draws of the noise: unbiased, and within 1.96 standard errors in 95% of them."""
     rng = np.random.default_rng(0)
     truth = rng.normal(size=400)
     f = truth + rng.normal(0, 0.4, 400)

@@ -123,7 +123,7 @@ def test_a_member_comes_back_as_a_module(spec):
     ],
 )
 def test_what_cannot_be_stacked_is_named(module):
-    with pytest.raises(TypeError, match="found .* at position"):
+    with pytest.raises(TypeError, match="got .* at position"):
         Stacked([module, module])
 
 

@@ -104,8 +104,8 @@ def test_it_is_saved_and_loaded_whole(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mean": (1.0,)}, "one number a channel; found 1 and 3"),
-        ({"mean": (), "std": ()}, "one number a channel; found 0 and 0"),
+        ({"mean": (1.0,)}, "one number a channel; got 1 and 3"),
+        ({"mean": (), "std": ()}, "one number a channel; got 0 and 0"),
         ({"std": (1.0, 0.0, 1.0)}, "std must be"),
         ({"mean": (1.0, math.nan, 1.0)}, "mean must be"),
         ({"outputs": 0}, "outputs must be an integer >= 1"),
@@ -123,7 +123,7 @@ def test_images_must_have_its_channels(shape):
 
 
 def test_pixels_from_0_to_1_are_not_taken_for_bytes():
-    with pytest.raises(ValueError, match="from 0 to 255; found floats of at most 0"):
+    with pytest.raises(ValueError, match="from 0 to 255; got floats of at most 0"):
         made()(images() / 256)
     made(mean=(0.5,) * 3, std=(0.25,) * 3).eval()(images() / 256)
 

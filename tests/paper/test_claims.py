@@ -184,7 +184,7 @@ def test_a_claim_goes_by_its_number():
     assert find("07", ALL) is ALL[7]
     with pytest.raises(
         ValueError,
-        match="a claim must be one of 1, 2, .*20 .what this data set has the rows for.; found '21'",
+        match="a claim must be one of 1, 2, .*20 .what this data set has the rows for.; got '21'",
     ):
         find("21", ALL)
 
@@ -218,7 +218,7 @@ def with_curves(line, *curves, diverged_at=None):
 
 
 def test_steps_are_counted_to_the_other_s_lowest():
-    falling = np.linspace(1.0, 0.2, 81)  # .01 less every evaluation
+    falling = np.linspace(1.0, 0.2, 81)  # 0.01 less every evaluation
     plain = Line("L2", replace(RUN, loss=L2, test_every=3))
     fast, never, gone = (
         Line(name, replace(RUN, loss=Loss("biv", epsilon=e), test_every=3))

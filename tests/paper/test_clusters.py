@@ -196,7 +196,7 @@ def test_on_dask_what_fails_fails_alone_and_what_is_interrupted_ends_here(tmp_pa
         # Another version is told with both.
         with monkeypatch.context() as patch:
             patch.setattr(clusters, "_sources", lambda: "other")
-            with pytest.raises(ValueError, match=r"worker tcp://.*\(sources other\).*; found biv"):
+            with pytest.raises(ValueError, match=r"worker tcp://.*\(sources other\).*; got biv"):
                 clusters.connect(clusters.address(cluster))
         # One bad run of a stack: its traceback, another attempt, the rest.
         workers = connected(cluster)
@@ -367,7 +367,7 @@ def test_addresses():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--cluster", text], f"a cluster is dask://HOST:PORT, ray or ray:HOST:PORT; found '{text}'")
+        (["--cluster", text], f"a cluster is dask://HOST:PORT, ray or ray:HOST:PORT; got '{text}'")
         for text in ("dask", "dask:h:1", "dask://h", "dask://h:x", "dask://:1", "dask://h:1/x", "ray:", "ray://h:1", "ray:h", "ray:h:0", "slurm", "")
     ]
     + [
@@ -423,7 +423,7 @@ def test_what_is_asked_of_workers():
     here = clusters.versions()
     clusters.require_versions({"a": here, "b": here})
     for other in (here._replace(torch="1.0"), here._replace(sources="x"), here._replace(biv="9")):
-        with pytest.raises(clusters.OtherVersionError, match=r"worker b .*; found biv"):
+        with pytest.raises(clusters.OtherVersionError, match=r"worker b .*; got biv"):
             clusters.require_versions({"a": here, "b": other})
     with pytest.raises(clusters.OtherVersionError, match=r"worker b cannot say .*No module"):
         clusters.require_versions({"a": here, "b": ModuleNotFoundError("No module")})

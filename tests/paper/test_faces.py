@@ -97,7 +97,7 @@ def test_thumbnails_are_the_paper_s_but_for_the_resolution():
     }
     assert replace(run, pixels=paper.pixels, test_every=paper.test_every) == paper
     assert (run.pixels, run.test_every, run.train_rows) == (32, 12, 16_000)
-    with pytest.raises(ValueError, match="the thumbnail preset is for utkface; found bike"):
+    with pytest.raises(ValueError, match="the thumbnail preset is for utkface; got bike"):
         artefacts("bike", PRESETS["thumbnail"])
 
 
@@ -111,7 +111,7 @@ def test_every_run_takes_steps_and_is_tested(preset):
 
 def test_a_part_of_an_artefact():
     whole = artefacts("utkface", PRESETS["laptop"])["table1"]
-    part = whole.only(["alpha=1", "α=.25"], ["GT", "L2", "biv", "IV", "C=mu"])
+    part = whole.only(["alpha=1", "α=0.25"], ["GT", "L2", "biv", "IV", "C=mu"])
     assert [panel.title for panel in part.panels] == ["α=1", "α=0.25"]
     assert [line.label for line in part.panels[0].lines] == ["C=μ", "L2", "BIV", "IV", "GT"]
     assert len(part.runs(2)) == 18
@@ -119,14 +119,14 @@ def test_a_part_of_an_artefact():
     assert {run.loss for run in part.runs(1)} == {L2, BIV, IV, cutoff(1.0)}
     assert whole.only([], []) == whole
     for panels, lines, message in (
-        (["α=2"], [], "a panel must be one of α=1, α=0.5, α=0.25; found 'α=2'"),
-        ([], ["L3"], "a line must be one of C=μ/20, .*; found 'L3'"),
+        (["α=2"], [], "a panel must be one of α=1, α=0.5, α=0.25; got 'α=2'"),
+        ([], ["L3"], "a line must be one of C=μ/20, .*; got 'L3'"),
     ):
         with pytest.raises(ValueError, match=message):
             whole.only(panels, lines)
     apart = artefacts("utkface", PRESETS["laptop"])["fig05"]
     with pytest.raises(ValueError, match="fig05 has none of these lines in these panels"):
-        apart.only(["ε=0, normalised"], ["ε=.05, not normalised"])
+        apart.only(["ε=0, normalised"], ["ε=0.05, not normalised"])
 
 
 def test_claims_for_faces():
@@ -218,7 +218,7 @@ def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
 @pytest.mark.slow
 def test_reproduce_and_claims_on_faces(generated, capsys):
     out = ["--dataset", "utkface", "--preset", "smoke", "--seeds", "1", "--out", str(generated)]
-    part = ["--panels", "alpha=.25", "--lines", "GT", "IV"]
+    part = ["--panels", "alpha=0.25", "--lines", "GT", "IV"]
     assert main(["reproduce", "table1", *part, "--list", *out]) == 0
     assert re.search(
         r"^table1 +GammaResults +2 +0 +[\d.]+ (s|min) ", capsys.readouterr().out, re.MULTILINE

@@ -210,5 +210,5 @@ def test_the_numbers_of_a_figure_are_a_row_a_line():
     assert found["L2"] == ["", "", "", "2/2"]
     assert found["C=5μ"] == ["not run", "", "", ""]
     training = lines.numbers(SMOKE["fig05"], results, 2)
-    assert "| ε=.05, normalised (BIV)  | 0.50 " in training
+    assert "| ε=0.05, normalised (BIV) | 0.50 " in training
     assert "| ε=0, normalised          | not run" in training

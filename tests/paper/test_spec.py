@@ -65,10 +65,10 @@ def test_what_a_run_cannot_be():
         lambda: replace(RUN, dataset="mnist"),
         lambda: replace(RUN, test_region="left"),
     ):
-        with pytest.raises(ValueError, match="must be one of '.*; found '"):
+        with pytest.raises(ValueError, match="must be one of '.*; got '"):
             make()
     text = RUN.canonical().replace('"version":1', '"version":0')
-    with pytest.raises(ValueError, match="version 1 was expected; found version 0"):
+    with pytest.raises(ValueError, match="version 1 was expected; got version 0"):
         Run.from_canonical(text)
 
 
@@ -186,7 +186,7 @@ def test_artefacts_go_by_number_or_name(name, label):
 
 
 def test_an_unknown_artefact_is_an_error():
-    with pytest.raises(ValueError, match="table1 .*fig15 .*found 'fig16'"):
+    with pytest.raises(ValueError, match="table1 .*fig15 .*got 'fig16'"):
         find("fig16", SMOKE)
 
 

@@ -139,7 +139,7 @@ BAD_FILES = {
     ),
     "truncated": (_truncated, "is not a store, or is damaged"),
     "another database": (_other_database, "is a database of another kind"),
-    "older version": (_older_version, "must be a store of version 2; found version 1"),
+    "older version": (_older_version, "must be a store of version 2; got version 1"),
 }
 
 

@@ -38,7 +38,7 @@ def test_columns_are_those_of_the_training():
     with pytest.raises(ValueError, match="column 'town' must hold categories, as in training"):
         model.predict(swapped)
     dated = data.assign(b=pd.Timestamp("2020-01-01"))
-    with pytest.raises(ValueError, match="column 'b' must hold numbers, .*; found datetime64"):
+    with pytest.raises(ValueError, match="column 'b' must hold numbers, .*; got datetime64"):
         biv.BIVRegressor().fit(dated, y)
     with pytest.raises(ValueError, match="column 'a' must be finite"):
         biv.BIVRegressor().fit(data.assign(a=np.inf), y)

@@ -84,9 +84,7 @@ def test_every_output_has_units_of_its_own(noisy):
     assert scaler == LabelScaler(scaler.mean.copy(), scaler.std.copy())
     assert scaler != LabelScaler(scaler.mean, 2 * scaler.std)
     for wrong in (y[:, :1], y[:, :2], y[:, 0]):
-        with pytest.raises(
-            ValueError, match=r"the 3 outputs in its last dimension, \(N, 3\); found"
-        ):
+        with pytest.raises(ValueError, match=r"the 3 outputs in its last dimension, \(N, 3\); got"):
             scaler.label(wrong)
 
 
@@ -128,21 +126,21 @@ def test_a_split_is_disjoint_seeded_and_complete():
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: split_rows(10, train=8, test=3, generator=rng()), ValueError, r"train \+ test must be at most the number of rows, 10; found 8 \+ 3 = 11"),
-        (lambda: split_rows(10, train=0, test=3, generator=rng()), ValueError, "train must be an integer >= 1; found 0"),
-        (lambda: split_rows(10, train=2.5, test=3, generator=rng()), TypeError, "train must be an integer >= 1; found 2.5"),
+        (lambda: split_rows(10, train=8, test=3, generator=rng()), ValueError, r"train \+ test must be at most the number of rows, 10; got 8 \+ 3 = 11"),
+        (lambda: split_rows(10, train=0, test=3, generator=rng()), ValueError, "train must be an integer >= 1; got 0"),
+        (lambda: split_rows(10, train=2.5, test=3, generator=rng()), TypeError, "train must be an integer >= 1; got 2.5"),
         (lambda: split_rows(10, train=2, test=3, generator=7), TypeError, "generator must be a numpy.random.Generator"),
-        (lambda: LabelScaler(0.0, 0.0), ValueError, "std .*> 0; found 0"),
-        (lambda: LabelScaler(float("nan"), 1.0), ValueError, "mean must be a finite number; found nan"),
-        (lambda: LabelScaler.fit(np.ones(5)), ValueError, "y must vary.*found variance 0"),
-        (lambda: LabelScaler.fit(np.ones(1)), ValueError, "y must hold more than 1 labels; found 1"),
-        (lambda: LabelScaler.fit(np.ones(3), np.ones(2)), ValueError, r"variance .*\(3,\); found \(2,\)"),
-        (lambda: LabelScaler.fit(np.eye(3)[:, :2] * [1, 0]), ValueError, "output 1: y must vary.*found variance 0"),
-        (lambda: LabelScaler.fit(np.ones((3, 2)), np.ones(3)), ValueError, r"variance .*\(3, 2\) or \(3, 1\); found \(3,\)"),
-        (lambda: LabelScaler(0.0, np.ones(2)), ValueError, r"two numbers or two arrays of shape \(D,\); found shapes \(\) and \(2,\)"),
-        (lambda: LabelScaler(np.zeros(2), np.array([1.0, 0.0])), ValueError, "std .*> 0; found 0"),
-        (lambda: FeatureScaler.fit(np.ones(3)), ValueError, r"x must be \(N, D\).*found \(3,\)"),
-        (lambda: FeatureScaler.fit(np.ones((3, 2)))(np.ones((3, 3))), ValueError, r"x must be \(N, 2\); found \(3, 3\)"),
+        (lambda: LabelScaler(0.0, 0.0), ValueError, "std .*> 0; got 0"),
+        (lambda: LabelScaler(float("nan"), 1.0), ValueError, "mean must be a finite number; got nan"),
+        (lambda: LabelScaler.fit(np.ones(5)), ValueError, "y must vary.*got variance 0"),
+        (lambda: LabelScaler.fit(np.ones(1)), ValueError, "y must hold more than 1 labels; got 1"),
+        (lambda: LabelScaler.fit(np.ones(3), np.ones(2)), ValueError, r"variance .*\(3,\); got \(2,\)"),
+        (lambda: LabelScaler.fit(np.eye(3)[:, :2] * [1, 0]), ValueError, "output 1: y must vary.*got variance 0"),
+        (lambda: LabelScaler.fit(np.ones((3, 2)), np.ones(3)), ValueError, r"variance .*\(3, 2\) or \(3, 1\); got \(3,\)"),
+        (lambda: LabelScaler(0.0, np.ones(2)), ValueError, r"two numbers or two arrays of shape \(D,\); got shapes \(\) and \(2,\)"),
+        (lambda: LabelScaler(np.zeros(2), np.array([1.0, 0.0])), ValueError, "std .*> 0; got 0"),
+        (lambda: FeatureScaler.fit(np.ones(3)), ValueError, r"x must be \(N, D\).*got \(3,\)"),
+        (lambda: FeatureScaler.fit(np.ones((3, 2)))(np.ones((3, 3))), ValueError, r"x must be \(N, 2\); got \(3, 3\)"),
     ],
 )  # fmt: skip
 def test_bad_input(call, kind, message):

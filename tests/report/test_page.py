@@ -452,7 +452,7 @@ def test_what_is_no_source_is_refused(model, tmp_path, capsys):
     )
     assert "are for a store of runs" in fails(capsys, "report", model, "--preset", "paper")
     Store(tmp_path / "empty" / "runs.sqlite")
-    assert "found none at all" in fails(capsys, "report", tmp_path / "empty")
+    assert "got none at all" in fails(capsys, "report", tmp_path / "empty")
     assert not list(tmp_path.glob("*.html"))
 
 
@@ -472,7 +472,7 @@ def test_nothing_is_overwritten(model, tmp_path, capsys):
     [
         ("{", "must be what `biv compare --json` prints"),
         ("[]", "must be what `biv compare --json` prints"),
-        ('{"target": "y", "methods": [{"method": 3}]}', "methods[0].method must be str; found int"),
+        ('{"target": "y", "methods": [{"method": 3}]}', "methods[0].method must be str; got int"),
     ],
 )
 def test_a_comparison_must_be_one_of_this_label(model, tmp_path, capsys, content, message):
@@ -508,7 +508,7 @@ def test_an_older_folder_is_told_to_be_trained_again(model, tmp_path, capsys):
     dataclasses.replace(folder, evidence=None).write(tmp_path)
     assert "has no evidence.json" in fails(capsys, "report", tmp_path)
     (tmp_path / "evidence.json").write_text('{"format": "biv evidence 0"}')
-    assert "found 'biv evidence 0'" in fails(capsys, "report", tmp_path)
+    assert "got 'biv evidence 0'" in fails(capsys, "report", tmp_path)
     (tmp_path / "evidence.json").write_text("{")
     assert "evidence.json is damaged" in fails(capsys, "report", tmp_path)
     table = model.parent / "data.csv"  # predictions do without it

@@ -45,7 +45,7 @@ def test_the_command_names_the_row_and_column_that_no_prediction_is_finite_for(
     assert (
         "2.csv, row 8, column 'a' must be a number that the model has a finite prediction" in said
     )
-    assert "found '4e38'" in said
+    assert "got '4e38'" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.csv", "2.csv"]
 
 
@@ -59,7 +59,7 @@ def test_a_row_to_ignore_that_no_prediction_is_finite_for_is_named(command, tmp_
     assert main(given + small * (command == "train")) == 2
     said = capsys.readouterr().err
     assert "t.csv, row 8, column 'a' must be a number that the model has a finite pred" in said
-    assert "found 4e+38" in said
+    assert "got 4e+38" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
 
 

@@ -56,7 +56,7 @@ def test_label_moments_by_groups_are_those_of_the_labels(seed):
     groups = sum((LabelGroups.of(y[p], v[p]) for p in parts(len(y), 5, rng)), LabelGroups({}))
     exact = metrics.label_moments(y, v)
     assert groups.count == np.isfinite(v).sum()
-    # Weights differ by 2 % within a group, and the estimate by far less than its own error.
+    # Weights differ by 2% within a group, and the estimate by far less than its own error.
     assert groups.moments.variance == pytest.approx(exact.variance, rel=2e-3)
     assert groups.moments.mean == pytest.approx(exact.mean, rel=1e-4)
     finite = v[np.isfinite(v)]

@@ -71,7 +71,7 @@ def test_row_groups_are_found_and_read(tmp_path):
 def test_files_that_cannot_be_one_table(tmp_path):
     write(tmp_path / "a.parquet", labelled(10))
     write(tmp_path / "b.parquet", {n: c[:0] for n, c in labelled(10).items()})
-    with pytest.raises(ValueError, match="b.parquet must have rows; found none: leave it out"):
+    with pytest.raises(ValueError, match="b.parquet must have rows; got none: leave it out"):
         RowGroups(Files(tmp_path))
     write(tmp_path / "b.parquet", {n: c for n, c in labelled(10).items() if n != "x1"})
     with pytest.raises(
@@ -86,7 +86,7 @@ def test_files_that_cannot_be_one_table(tmp_path):
     (tmp_path / "b.parquet").unlink()
     (tmp_path / "c.csv").write_text("x0,x1,x2,y,v\n1,2,3,4,5\n")
     with pytest.raises(
-        ValueError, match="c.csv must be Parquet, which can be read in pieces; found '.csv'"
+        ValueError, match="c.csv must be Parquet, which can be read in pieces; got '.csv'"
     ):
         RowGroups(Files(tmp_path))
 
@@ -109,7 +109,7 @@ def test_shards_are_dealt_evenly():
     assert sorted(g for groups in dealt for g in groups) == list(range(50))
     loads = [sum(rows[g] for g in groups) for groups in dealt]
     assert max(loads) - min(loads) <= 1000
-    with pytest.raises(ValueError, match="3 row groups can be dealt to 1 to 3 shards; found 4"):
+    with pytest.raises(ValueError, match="3 row groups can be dealt to 1 to 3 shards; got 4"):
         deal([1, 2, 3], 4)
 
 
@@ -159,7 +159,7 @@ def test_a_missing_error_bar_is_named(tmp_path):
     columns["v"][250] = np.nan
     columns["y"][100], columns["v"][100] = np.nan, np.nan  # of a label that is missing anyway
     write(tmp_path / "a.parquet", columns)
-    said = "a.parquet, row 251, column 'v' must be known .*median.*; found 'nan'"
+    said = "a.parquet, row 251, column 'v' must be known .*median.*; got 'nan'"
     with pytest.raises(ValueError, match=said):
         surveyed(read(tmp_path))
     each = surveyed(read(tmp_path, unknown="median"))

@@ -129,7 +129,7 @@ def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
         parts = read_table(tmp_path / name, **READ)
         np.testing.assert_array_equal(parts.x, whole.x)
         np.testing.assert_array_equal(parts.variance, whole.variance)
-    with pytest.raises(ValueError, match="a.csv, row 40, column 'y' must be a number; found 'x'"):
+    with pytest.raises(ValueError, match="a.csv, row 40, column 'y' must be a number; got 'x'"):
         read_table(write(path, [*lines[:40], "1,a,x,1", *lines[41:]]), **READ)
 
 
@@ -153,7 +153,7 @@ def test_error_bars_as_variances_and_intervals(tmp_path):
     variance = read_table(path, target="y", target_var="v", features=["x"]).variance
     np.testing.assert_array_equal(variance, [4, np.nan, 0])
     ends = read_table(path, target="y", target_interval=("low", "high"), features=["x"]).variance
-    np.testing.assert_allclose(ends, [1.0, np.nan, 0], rtol=1e-4)  # ± 1.96 is one σ at 95 %
+    np.testing.assert_allclose(ends, [1.0, np.nan, 0], rtol=1e-4)  # ± 1.96 is one σ at 95%
     half = read_table(
         path, target="y", target_interval=("low", "high"), level=0.5, features=["x"]
     ).variance
@@ -256,7 +256,7 @@ def test_a_column_is_kept_by_keep_and_by_naming_it(tmp_path):
 def test_sequences_that_occur_more_than_once_are_learned_from(tmp_path):
     rng = np.random.default_rng(0)
     dna = ["".join(rng.choice(list("ACGT"), 8)) for _ in range(180)]
-    lines = ["dna,y", *(f"{dna[k % 180]},{k}" for k in range(200))]  # 90 % are distinct
+    lines = ["dna,y", *(f"{dna[k % 180]},{k}" for k in range(200))]  # 90% are distinct
     assert kinds(LabelledTable.read(write(tmp_path / "a.csv", lines), Target("y"))) == {
         "dna": "sequence"
     }
@@ -288,7 +288,7 @@ def test_where_only_an_identifier_is_left_the_error_says_how_to_keep_it(tmp_path
     path = with_texts(tmp_path / "a.csv")
     with pytest.raises(
         ValueError,
-        match=r"a column to learn from; found none; 'key' has 200 .*\(keep=\['key'\] keeps 'key'\)",
+        match=r"a column to learn from; got none; 'key' has 200 .*\(keep=\['key'\] keeps 'key'\)",
     ):
         LabelledTable.read(path, Target("y"), ignore=["town", "x"])
 
@@ -383,7 +383,7 @@ def test_types_of_parquet(tmp_path):
     assert table.features["noon: hour"].tolist() == [11, 11, 11]  # in UTC
     np.testing.assert_array_equal(table.features["exact"], [1.5, 2.5, np.nan])
     assert table.features["named"].tolist()[:2] == ["a", "b"]
-    with pytest.raises(ValueError, match=r"row 1, column 'many' must be a number; found '\[1\]'"):
+    with pytest.raises(ValueError, match=r"row 1, column 'many' must be a number; got '\[1\]'"):
         read_table(tmp_path / "a.parquet", target="many")
     with pytest.raises(ValueError, match="row 1, column 'day' must be a number"):
         read_table(tmp_path / "a.parquet", target="day")
@@ -401,28 +401,28 @@ def test_hours(tmp_path):
     [
         (["x,y", "1,2"], {"target": "Y"}, "must have a column 'Y'; did you mean 'y'?"),
         (["x,yield", "1,2"], {"target": "yeild"}, "must have a column 'yeild'; did you mean 'yield'?"),
-        (["x,y", "1,2"], {"target": "other"}, "must have a column 'other'; found 'x', 'y'"),
+        (["x,y", "1,2"], {"target": "other"}, "must have a column 'other'; got 'x', 'y'"),
         (["x,y,s", "1,2,3"], {"target": "y", "target_std": "t"}, "must have a column 't'"),
         (["x,y", "1,2"], {"target": "y", "ignore": ["z"]}, "must have a column 'z'"),
-        (["x,y", "1,2", "1,abc"], {"target": "y"}, "a.csv, row 2, column 'y' must be a number; found 'abc'"),
-        (["x,y", "1,inf"], {"target": "y"}, "a.csv, row 1, column 'y' must be finite; found 'inf'"),
-        (["x,y", "1,2", "inf,2"], {"target": "y"}, "row 2, column 'x' must be finite; found 'inf'"),
-        (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be 0 or more, as an error bar is; found '-3'"),
-        (["x,y,s", "1,2,1", "1,2,x"], {"target": "y", "target_var": "s"}, "row 2, column 's' must be a number; found 'x'"),
-        (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a', the lower end of the interval; found '2'"),
+        (["x,y", "1,2", "1,abc"], {"target": "y"}, "a.csv, row 2, column 'y' must be a number; got 'abc'"),
+        (["x,y", "1,inf"], {"target": "y"}, "a.csv, row 1, column 'y' must be finite; got 'inf'"),
+        (["x,y", "1,2", "inf,2"], {"target": "y"}, "row 2, column 'x' must be finite; got 'inf'"),
+        (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be 0 or more, as an error bar is; got '-3'"),
+        (["x,y,s", "1,2,1", "1,2,x"], {"target": "y", "target_var": "s"}, "row 2, column 's' must be a number; got 'x'"),
+        (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a', the lower end of the interval; got '2'"),
         (["x,y,a,b", "1,2,-inf,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'a' must be finite"),
-        (["x,y,s", "1,2,1"], {"target": "y", "target_std": "s", "target_var": "s"}, "found variance and std"),
+        (["x,y,s", "1,2,1"], {"target": "y", "target_std": "s", "target_var": "s"}, "got variance and std"),
         (["x,y", "1,2"], {"target": "y", "target_std": "y"}, "must be different columns"),
         (["x,y", "1,2"], {"target": "y", "features": ["y"]}, "'y' cannot be a feature and a label"),
         (["x,y", "1,2"], {"target": "y", "target_interval": ("x", "x"), "level": 1.0}, "level must be"),
-        (["x,y", "1,"], {"target": "y"}, "must have rows with a 'y'; found none"),
-        (["x,y"], {"target": "y"}, "must have rows with cells to learn from; found none"),
-        (["y", "1"], {"target": "y"}, "must have a column to learn from; found none"),
-        (["x,x", "1,2"], {"target": "y"}, "must name each column once; found 'x' twice"),
-        ([""], {"target": "y"}, "must begin with the names of its columns; found none"),
-        (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 3"),
-        (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one for each column; found 1"),
-        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or categories=['x']); found '1;5'"),
+        (["x,y", "1,"], {"target": "y"}, "must have rows with a 'y'; got none"),
+        (["x,y"], {"target": "y"}, "must have rows with cells to learn from; got none"),
+        (["y", "1"], {"target": "y"}, "must have a column to learn from; got none"),
+        (["x,x", "1,2"], {"target": "y"}, "must name each column once; got 'x' twice"),
+        ([""], {"target": "y"}, "must begin with the names of its columns; got none"),
+        (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one for each column; got 3"),
+        (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one for each column; got 1"),
+        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or categories=['x']); got '1;5'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, lines, options, message):
@@ -436,7 +436,7 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="data.csv is not there; did you mean .*date.csv"):
         read_table(tmp_path / "data.csv", **READ)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty must hold tables .*; found none"):
+    with pytest.raises(ValueError, match="empty must hold tables .*; got none"):
         read_table(tmp_path / "empty", **READ)
     (tmp_path / "a.xlsx").touch()
     with pytest.raises(ValueError, match="must end in one of"):
@@ -445,7 +445,7 @@ def test_files_that_are_none(tmp_path):
         (tmp_path / name).write_bytes(b"\xff\xfe\x00broken")
         with pytest.raises(ValueError, match=f"{name} cannot be read"):
             read_table(tmp_path / name, **READ)
-    with pytest.raises(ValueError, match="found none"):
+    with pytest.raises(ValueError, match="got none"):
         read_table([], **READ)
 
 
@@ -482,14 +482,14 @@ def test_a_cell_that_does_not_mean_what_its_column_does(tmp_path):
     path = write(tmp_path / "a.csv", ["a,b,c,d", "maybe,yesterday,ACGTT,1"])
     part = next(Files(path).parts())
     for column, wanted in [
-        (Column("a", "truth"), "row 1, column 'a' must be true or false; found 'maybe'"),
+        (Column("a", "truth"), "row 1, column 'a' must be true or false; got 'maybe'"),
         (
             Column("b", "date"),
-            "row 1, column 'b' must be a date, as in 2024-12-31; found 'yesterday'",
+            "row 1, column 'b' must be a date, as in 2024-12-31; got 'yesterday'",
         ),
         (
             Column("c", "sequence", length=4),
-            "row 1, column 'c' must be of 4 letters, as in training; found 'ACGTT'",
+            "row 1, column 'c' must be of 4 letters, as in training; got 'ACGTT'",
         ),
     ]:
         with pytest.raises(ValueError, match=re.escape(wanted)):
@@ -555,7 +555,7 @@ def test_dates_at_the_end_of_time(tmp_path, name):
 
 def test_a_slip_in_a_short_column_is_an_error_too(tmp_path):
     lines = ["x,y", *(f"{k},{k}" for k in range(20)), "1O,3"]
-    with pytest.raises(ValueError, match="row 21, column 'x' must be a number, .*; found '1O'"):
+    with pytest.raises(ValueError, match="row 21, column 'x' must be a number, .*; got '1O'"):
         read_table(write(tmp_path / "a.csv", lines), target="y")
 
 
@@ -566,7 +566,7 @@ def test_no_row_is_read_twice(tmp_path):
         (tmp_path / "data" / hidden).mkdir()
         write(tmp_path / "data" / hidden / "a.csv")
     assert len(read_table(tmp_path / "data", **READ)) == 4
-    with pytest.raises(ValueError, match="a.csv must be named once; found it twice"):
+    with pytest.raises(ValueError, match="a.csv must be named once; got it twice"):
         read_table([path, tmp_path / "data"], **READ)
 
 
@@ -620,7 +620,7 @@ def intervals(path, *, distances=False, outside=0, rows=200, signs=(-1, 1), cent
     "how",
     [
         {},
-        {"outside": 20},  # 10 %
+        {"outside": 20},  # 10%
         {"centre": 0.0},  # about 0, as distances are
         {"centre": 0.0, "size": 20.0, "outside": 10},
         {"distances": True, "rows": 19},

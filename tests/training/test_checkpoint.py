@@ -269,7 +269,7 @@ def test_what_is_asked_for_must_be_possible(tmp_path):
     with pytest.raises(OSError, match="exists|directory"):  # at once, not after the training
         train_stack(MODEL, two, replace(schedule, epochs=10**9), checkpoint=path / "below.pt")
     stack.step = 1
-    with pytest.raises(ValueError, match="at the end of an epoch of 6 steps; found 1"):
+    with pytest.raises(ValueError, match="at the end of an epoch of 6 steps; got 1"):
         stack.state_dict()
     torch.save({"format": "biv checkpoint 2", "step": 0}, path)
     with pytest.raises(ValueError, match=r"stack\.pt is not a complete checkpoint: it lacks"):
@@ -326,7 +326,7 @@ def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
 
 def test_a_version_that_is_no_version_is_shortened(tmp_path):
     torch.save({"format": "x" * 200_000}, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match=r"found 'x+'\.\.\. \(200,000 characters\)"):
+    with pytest.raises(ValueError, match=r"got 'x+'\.\.\. \(200,000 characters\)"):
         load_checkpoint(tmp_path / "a.pt")
 
 
@@ -346,8 +346,8 @@ def test_a_byte_that_has_changed_is_seen(tmp_path):
     [
         (lambda state: state["moments"].pop("exp_avg"), r"\['moments'\] lacks 'exp_avg'"),
         (lambda state: state["curves"].clear(), r"the state\['curves'\] lacks"),
-        (lambda state: state.update(step=None), r"the state\['step'\] must be int; found NoneType"),
-        (lambda state: state.update(step=1), "whole epochs of 6 steps; found 1"),
+        (lambda state: state.update(step=None), r"the state\['step'\] must be int; got NoneType"),
+        (lambda state: state.update(step=1), "whole epochs of 6 steps; got 1"),
         (lambda state: state.pop("orders"), "the state lacks 'orders'"),
     ],
 )

@@ -66,7 +66,7 @@ def test_the_epoch_with_the_lowest_score_is_chosen():
     fitted = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=40), learning_rate=0.03, patience=5)
     scores = fitted.scores
     assert scores.argmin() + 1 == fitted.epoch < 40
-    at, lowest = 0, np.inf  # the last score that was better by 1 %
+    at, lowest = 0, np.inf  # the last score that was better by 1%
     for epoch, score in enumerate(scores, start=1):
         if score <= lowest:
             at, lowest = epoch, score - 0.005 * abs(score)
@@ -134,17 +134,17 @@ def test_several_labels_some_missing_and_importances():
 
 def test_members_that_diverge_do_not_win():
     rows = triplets(8, rows=120)
-    with pytest.raises(ValueError, match="smaller learning_rate; found 1e\\+30"):
+    with pytest.raises(ValueError, match="smaller learning_rate; got 1e\\+30"):
         cross_fit(MODEL, rows, replace(SCHEDULE, averaging=None), learning_rate=1e30)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"folds": 1}, "folds must be an integer >= 2; found 1"),
-        ({"folds": 8, "members": 12}, "members must be a multiple of folds, 8; found 12"),
-        ({"folds": 200, "members": 200}, "rows must be at least as many as folds, 200; found 120"),
-        ({"patience": 0}, "patience must be an integer >= 1; found 0"),
+        ({"folds": 1}, "folds must be an integer >= 2; got 1"),
+        ({"folds": 8, "members": 12}, "members must be a multiple of folds, 8; got 12"),
+        ({"folds": 200, "members": 200}, "rows must be at least as many as folds, 200; got 120"),
+        ({"patience": 0}, "patience must be an integer >= 1; got 0"),
     ],
 )
 def test_what_cannot_be(options, message):

@@ -169,7 +169,7 @@ def test_bfloat16_is_close_and_its_loss_is_in_full_precision():
     ("settings", "error", "message"),
     [
         ({"micro_batch": 0}, ValueError, "micro_batch must be an integer >= 1"),
-        ({"device": "abacus"}, ValueError, "device: .*found 'abacus'"),
+        ({"device": "abacus"}, ValueError, "device: .*got 'abacus'"),
     ],
 )
 def test_what_cannot_be_computed_on(settings, error, message):
@@ -179,7 +179,7 @@ def test_what_cannot_be_computed_on(settings, error, message):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_an_error_and_left_open_is_the_cpu():
-    with pytest.raises(ValueError, match="no GPU that torch can use; found 'cuda'"):
+    with pytest.raises(ValueError, match="no GPU that torch can use; got 'cuda'"):
         Compute(device="cuda")
     assert Compute(device=None).place == torch.device("cpu")
 
@@ -356,7 +356,7 @@ def test_a_state_between_epochs_only():
     member = Member(faces())
     loop = Loop(small(member), member, Schedule(epochs=1, batch_size=6))
     loop._train(torch.arange(6))
-    with pytest.raises(ValueError, match="at the end of an epoch of 2 steps; found 1 steps done"):
+    with pytest.raises(ValueError, match="at the end of an epoch of 2 steps; got 1 steps done"):
         loop.state_dict()
 
 

@@ -43,20 +43,20 @@ def test_arrays_become_single_precision_and_tensors_stay():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": np.zeros(5)}, r"x must have shape \(rows, features\), .*; found \(5,\)"),
-        ({"x": np.full((5, 3), np.nan)}, "x must be finite; found nan at index"),
-        ({"y": np.zeros(4)}, r"y must have one row a row of x, 5; found \(4, 1\)"),
+        ({"x": np.zeros(5)}, r"x must have shape \(rows, features\), .*; got \(5,\)"),
+        ({"x": np.full((5, 3), np.nan)}, "x must be finite; got nan at index"),
+        ({"y": np.zeros(4)}, r"y must have one row a row of x, 5; got \(4, 1\)"),
         (
             {"variance": np.ones((5, 2))},
-            r"variance must have the shape of y, \(5, 1\); found \(5, 2\)",
+            r"variance must have the shape of y, \(5, 1\); got \(5, 2\)",
         ),
         ({"sample_weight": np.ones(6)}, "sample_weight must have one row a row of x"),
         ({"x": torch.zeros(5, 3).long()}, "x must have a floating-point dtype"),
-        ({"x": torch.zeros(5, 3).half()}, "x must be float32 or float64; found torch.float16"),
+        ({"x": torch.zeros(5, 3).half()}, "x must be float32 or float64; got torch.float16"),
         ({"x": torch.zeros(5, 3, requires_grad=True)}, "x must not require grad"),
         ({"x": np.array([["a"]] * 5)}, "x must hold numbers"),
         ({"x": np.zeros((5, 3), dtype=complex)}, "x must hold numbers"),
-        ({"y": None}, "y must hold numbers; found None"),
+        ({"y": None}, "y must hold numbers; got None"),
     ],
 )
 def test_rows_must_fit(columns, message):
@@ -90,17 +90,17 @@ def test_a_cutoff_that_keeps_nothing_is_an_error():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"train": (1, 2)}, TypeError, "train must be of Triplets; found"),
-        ({"loss": torch.nn.MSELoss()}, TypeError, "loss must be of VarianceLoss; found"),
+        ({"train": (1, 2)}, TypeError, "train must be of Triplets; got"),
+        ({"loss": torch.nn.MSELoss()}, TypeError, "loss must be of VarianceLoss; got"),
         ({"seed": -1}, ValueError, "seed must be an integer >= 0"),
         ({"seed": 1.5}, TypeError, "seed must be an integer >= 0"),
         ({"order_seed": "a"}, TypeError, "order_seed must be an integer >= 0"),
         ({"learning_rate": 0.0}, ValueError, "learning_rate must be a finite number > 0"),
         ({"loss": biv.IVLoss(), "train": Triplets(np.zeros((2, 3)), np.zeros(2), np.zeros(2)), "test": None}, ValueError, "variance must be positive where epsilon is 0"),
-        ({"train": Triplets(np.zeros((2, 3)), np.zeros(2)), "test": None}, TypeError, "variance must be a torch.Tensor; found None"),
+        ({"train": Triplets(np.zeros((2, 3)), np.zeros(2)), "test": None}, TypeError, "variance must be a torch.Tensor; got None"),
         ({"train": Triplets(np.zeros((2, 3)), np.zeros(2), -np.ones(2)), "test": None}, ValueError, "variance must be non-negative"),
-        ({"test": Triplets(np.zeros((2, 3)), np.zeros(2))}, ValueError, "test rows must be like the training rows, 7 features of torch.float32; found 3"),
-        ({"test": clean_rows(0, dtype=torch.float64)}, ValueError, "found 7 of torch.float64"),
+        ({"test": Triplets(np.zeros((2, 3)), np.zeros(2))}, ValueError, "test rows must be like the training rows, 7 features of torch.float32; got 3"),
+        ({"test": clean_rows(0, dtype=torch.float64)}, ValueError, "got 7 of torch.float64"),
         ({"test": triplets(0)}, ValueError, "test labels must be clean.*noise_corrected_mse"),
         ({"test": clean_rows(0, outputs=2)}, ValueError, "of 1 labels each"),
         ({"test": Triplets(np.zeros((0, 7)), np.zeros(0))}, ValueError, "one at least"),
@@ -118,11 +118,11 @@ def test_a_member_must_make_sense(changes, error, message):
         ({"epochs": -1}, "epochs"),
         ({"batch_size": 0}, "batch_size"),
         ({"test_every": 0}, "test_every"),
-        ({"optimizer": "lbfgs"}, "optimizer must be one of 'adam', 'adamw', 'sgd'; found 'lbfgs'"),
+        ({"optimizer": "lbfgs"}, "optimizer must be one of 'adam', 'adamw', 'sgd'; got 'lbfgs'"),
         ({"weight_decay": -1.0}, "weight_decay"),
         ({"momentum": 1.0, "optimizer": "sgd"}, r"momentum must be in \[0, 1\)"),
-        ({"momentum": 0.9}, "momentum is for 'sgd'; found it with 'adam'"),
-        ({"averaging": -0.5}, "averaging must be .*; found -0.5"),
+        ({"momentum": 0.9}, "momentum is for 'sgd'; got it with 'adam'"),
+        ({"averaging": -0.5}, "averaging must be .*; got -0.5"),
     ],
 )
 def test_a_schedule_must_make_sense(settings, message):
@@ -143,11 +143,11 @@ def test_an_epoch_has_whole_batches_and_perhaps_a_rest():
 @pytest.mark.parametrize(
     ("other", "schedule", "message"),
     [
-        (Member(triplets(1, rows=600)), Schedule(), "equal steps an epoch .*; found 2 of member 0 and 3 of member 1"),
-        (Member(triplets(1, outputs=2)), Schedule(), "equal columns of y; found 1 of member 0 and 2 of member 1"),
-        (Member(triplets(1, dtype=torch.float64)), Schedule(), "equal dtype; found torch.float32 of member 0 and torch.float64 of member 1"),
-        (Member(Triplets(np.zeros((300, 3)), np.zeros(300), np.ones(300))), Schedule(), "equal features; found 7 of member 0 and 3 of member 1"),
-        (Member(triplets(1, rows=100)), Schedule(batch_size=512), "equal batch shapes: choose a batch_size that none has fewer rows than; found 512 of member 0 and 128 of member 1"),
+        (Member(triplets(1, rows=600)), Schedule(), "equal steps an epoch .*; got 2 of member 0 and 3 of member 1"),
+        (Member(triplets(1, outputs=2)), Schedule(), "equal columns of y; got 1 of member 0 and 2 of member 1"),
+        (Member(triplets(1, dtype=torch.float64)), Schedule(), "equal dtype; got torch.float32 of member 0 and torch.float64 of member 1"),
+        (Member(Triplets(np.zeros((300, 3)), np.zeros(300), np.ones(300))), Schedule(), "equal features; got 7 of member 0 and 3 of member 1"),
+        (Member(triplets(1, rows=100)), Schedule(batch_size=512), "equal batch shapes: choose a batch_size that none has fewer rows than; got 512 of member 0 and 128 of member 1"),
     ],
 )  # fmt: skip
 def test_members_of_a_stack_must_fit(other, schedule, message):
@@ -157,15 +157,15 @@ def test_members_of_a_stack_must_fit(other, schedule, message):
 
 def test_what_is_not_what_was_meant_is_named():
     member, network = Member(triplets(0)), torch.nn.Linear(FEATURES, 1)
-    with pytest.raises(TypeError, match="model must make a network from a torch.Generator.*found"):
+    with pytest.raises(TypeError, match="model must make a network from a torch.Generator.*got"):
         train_stack(network, [member], Schedule())
-    with pytest.raises(TypeError, match="members must be a list of Member; found"):
+    with pytest.raises(TypeError, match="members must be a list of Member; got"):
         train_stack(MODEL, member, Schedule())
-    with pytest.raises(TypeError, match="model must be an nn.Module; found MLP"):
+    with pytest.raises(TypeError, match="model must be an nn.Module; got MLP"):
         train_reference(MODEL, member, Schedule())
-    with pytest.raises(TypeError, match="periodic must be a Periodic or None; found True"):
+    with pytest.raises(TypeError, match="periodic must be a Periodic or None; got True"):
         MLP(3, periodic=True)
-    with pytest.raises(TypeError, match="columns must be a tuple of integers; found 3"):
+    with pytest.raises(TypeError, match="columns must be a tuple of integers; got 3"):
         Periodic(columns=3)
 
 
@@ -185,11 +185,11 @@ def test_the_network_must_fit():
         Stack(MODEL, [], Schedule())
     with pytest.raises(ValueError, match="must take 7 features"):
         Stack(MLP(3), [member], Schedule())
-    with pytest.raises(ValueError, match=r"must give \(rows, 1\), as y has; found \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"must give \(rows, 1\), as y has; got \(1, 2\)"):
         Stack(MLP(FEATURES, outputs=2), [member], Schedule())
     stack = Stack(MODEL, [member], Schedule())
     assert stack.predict(np.zeros((3, FEATURES))).shape == (1, 3, 1)
-    with pytest.raises(ValueError, match=r"x must have shape \(rows, 7\); found \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"x must have shape \(rows, 7\); got \(3, 2\)"):
         stack.predict(torch.zeros(3, 2))
 
 

@@ -301,7 +301,7 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
         ValueError, match="must have an error bar; .* unknown_variance='median' puts"
     ):
         compare(missing)
-    with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; found"):
+    with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; got"):
         compare(missing, unknown="Median")
     found = compare(missing, unknown="median")
     assert (found.rows, found.rows_in_all, found.unknown) == (240, 240, 50)
@@ -324,7 +324,7 @@ def test_the_variance_of_unknown_error_bars_is_estimated(tmp_path, monkeypatch):
     unknown = np.where(noisy & (np.arange(400) % 2 == 0), np.nan, rows.variance)
     found = compare(replace(rows, variance=unknown), unknown="estimate")
     assert found.unknown == np.isnan(unknown).sum()
-    assert found.unknown_variance == pytest.approx(9.0, rel=0.5)  # and their median is .01
+    assert found.unknown_variance == pytest.approx(9.0, rel=0.5)  # and their median is 0.01
 
 
 def test_linear_least_squares_weighs_by_its_own_error():
@@ -445,12 +445,12 @@ def test_of_few_rows_there_is_no_recommendation():
 
 def test_what_cannot_be_compared(tmp_path):
     with pytest.raises(
-        ValueError, match="at least 30 rows with a label whose error bar is not infinite; found 20"
+        ValueError, match="at least 30 rows with a label whose error bar is not infinite; got 20"
     ):
         compare(table(tmp_path, 20))
-    with pytest.raises(ValueError, match="5 folds need at least 30 rows .*; found 7"):
+    with pytest.raises(ValueError, match="5 folds need at least 30 rows .*; got 7"):
         compare(table(tmp_path), rows=7)
-    with pytest.raises(ValueError, match="20 folds need at least 40 rows .*; found 31"):
+    with pytest.raises(ValueError, match="20 folds need at least 40 rows .*; got 31"):
         compare(table(tmp_path, 31), folds=20)
     with pytest.raises(ValueError, match="folds must be an integer >= 2"):
         compare(table(tmp_path), folds=1)

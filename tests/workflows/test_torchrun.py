@@ -137,7 +137,7 @@ def test_a_fault_that_one_rank_finds_stops_all_and_is_said_once(tmp_path):
     _, said, code = run(2, tmp_path / "parts", tmp_path / "model")
     assert code != 0
     wanted = (
-        "biv: .*a.parquet, row 731, column 'v' must be 0 or more, as an error bar is; found '-1.0'"
+        "biv: .*a.parquet, row 731, column 'v' must be 0 or more, as an error bar is; got '-1.0'"
     )
     assert len(re.findall(wanted, said)) == 2  # at the start, and after torchrun's one restart
     assert not (tmp_path / "model").exists()
@@ -183,7 +183,7 @@ def test_what_is_learned_by_weighting(table, tmp_path):
 
 
 def test_epsilon_follows_the_residual_variance(alone, table, tmp_path):
-    assert 0 < alone[0].about.result.relative_epsilon < 0.04  # of .05 in the first epoch
+    assert 0 < alone[0].about.result.relative_epsilon < 0.04  # of 0.05 in the first epoch
     settings = StreamSettings(epsilon=0.2, batch_size=60, max_epochs=2)
     found = train(table, tmp_path / "m", settings).about.result
     assert found.relative_epsilon == pytest.approx(0.2)
@@ -229,7 +229,7 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
         (lambda state: state.update(about=None), r"the state\['about'\] must be dict"),
         (lambda state: state.update(streamed=None), r"the state\['streamed'\] must be dict"),
         (lambda state: state["about"].pop("shards"), "'shards' is missing"),
-        (lambda state: state["about"].update(shards=0), "shards must be an integer >= 1; found 0"),
+        (lambda state: state["about"].update(shards=0), "shards must be an integer >= 1; got 0"),
         (lambda state: state["about"].update(shards=2**70), "shards must be an integer of at most"),
         (lambda state: state["streamed"].pop("step"), "'step' is missing"),
     ],
@@ -311,7 +311,7 @@ def test_threads_of_a_stream(table, tmp_path, capsys, jobs, code):
     options += ["--max-epochs", "1", "--jobs", jobs, "--out", str(tmp_path / "m")]
     assert cli.main(["train", str(table), *options]) == code
     if code:
-        assert "--jobs must be an integer >= 1; found 0" in capsys.readouterr().err
+        assert "--jobs must be an integer >= 1; got 0" in capsys.readouterr().err
         assert not (tmp_path / "m").exists()
 
 
@@ -450,18 +450,18 @@ def refused(table, tmp_path, capsys, *options):
     ("options", "said"),
     [
         (["--target-var", "vv"], "must have a column 'vv'; did you mean 'v'"),
-        (["--shards", "99"], "17 row groups can be dealt to 1 to 17 shards; found 99"),
-        (["--members", "4"], "--members must be 1 of a stream; found 4"),
+        (["--shards", "99"], "17 row groups can be dealt to 1 to 17 shards; got 99"),
+        (["--members", "4"], "--members must be 1 of a stream; got 4"),
         (["--calibrate-variance"], "--calibrate-variance is not for a stream"),
-        (["--patience", "0"], "--patience must be an integer >= 1; found 0"),
+        (["--patience", "0"], "--patience must be an integer >= 1; got 0"),
         (["--unknown-variance", "estimate"], "estimate is not for a stream; median is"),
         (["--batch-size", "0"], "--batch-size must be an integer >= 1"),
-        (["--epsilon", "much"], "--epsilon must be auto or a number; found 'much'"),
+        (["--epsilon", "much"], "--epsilon must be auto or a number; got 'much'"),
         (["--target-var", "v", "--target", "x9"], "must have a column 'x9'"),
-        (["--seed", "-1"], "--seed must be 0 or more; found -1"),
+        (["--seed", "-1"], "--seed must be 0 or more; got -1"),
         (
             ["--threshold", "-1", "--loss", "cutoff"],
-            "--threshold must be a finite number > 0; found -1",
+            "--threshold must be a finite number > 0; got -1",
         ),
     ],
 )
@@ -480,7 +480,7 @@ def test_bad_tables(tmp_path, capsys):
     assert re.search(r"shard \d of 6 has no row to learn from \(.*b.parquet\): every shard", said)
     write(tmp_path / "t" / "b.parquet", labelled(500))
     write(tmp_path / "t" / "c.parquet", {n: c[:0] for n, c in labelled(5).items()})
-    assert "c.parquet must have rows; found none" in refused(tmp_path / "t", tmp_path, capsys)
+    assert "c.parquet must have rows; got none" in refused(tmp_path / "t", tmp_path, capsys)
     write(tmp_path / "s" / "a.parquet", labelled(3))
     assert "Train on a small table in memory" in refused(tmp_path / "s", tmp_path, capsys)
     write(tmp_path / "u" / "a.parquet", labelled(500) | {"v": np.zeros(500)})

@@ -40,7 +40,7 @@ def refuse_mask(name: str, value: object) -> None:
     """Raise TypeError for a masked array, of which NumPy would use what the mask hides."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} must not be a masked array, whose mask would be lost; found one: use "
+            f"{name} must not be a masked array, whose mask would be lost; got one: use "
             f"{name}.filled(np.nan) for targets, {name}.filled(np.inf) for variances"
         )
 
@@ -58,13 +58,13 @@ def refuse_extremes(name: str, values: npt.NDArray[Any], limit: float) -> None:
     if largest > limit:
         row = int(np.argwhere(size > limit)[0][0]) if size.ndim else 0
         raise ValueError(
-            f"{name} must be at most {limit:g} in size, for its powers to be finite; found "
+            f"{name} must be at most {limit:g} in size, for its powers to be finite; got "
             f"{largest:g}, first in row {row}: choose another unit"
         )
     if 0 < largest < 1 / limit:
         raise ValueError(
             f"{name} must not all be below {1 / limit:g} in size, for its powers not to vanish; "
-            f"found {largest:g} at most: choose another unit"
+            f"got {largest:g} at most: choose another unit"
         )
 
 
@@ -107,7 +107,7 @@ def of_cells(name: str, given: Any, hint: str = "") -> Any:
         raise ValueError(f"{name} must be an array of numbers: {error}{see(name)}") from error
     if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
         raise ValueError(
-            f"{name} must hold numbers: they must be real; found {array.dtype} (Complex data not "
+            f"{name} must hold numbers: they must be real; got {array.dtype} (Complex data not "
             f"supported, as scikit-learn says it){see(name)}"
         )
     if array.ndim == 0 or array.dtype.kind not in "OSU":
@@ -122,13 +122,13 @@ def of_cells(name: str, given: Any, hint: str = "") -> Any:
             numbers[place] = np.nan if any(cell is gap for gap in gaps) else float(cell)
         except OverflowError:
             raise ValueError(
-                f"{name} must be finite; found an integer too large for a float {where}"
+                f"{name} must be finite; got an integer too large for a float {where}"
             ) from None
         except (TypeError, ValueError) as error:
             found = f"{shortened(cell)} {where}"
             if isinstance(error, TypeError):  # a ValueError repeats the cell, of any length
                 found += f": {error}"
-            raise CellError(f"{name} must hold numbers; found {found}{hint}{see(name)}") from None
+            raise CellError(f"{name} must hold numbers; got {found}{hint}{see(name)}") from None
     return numbers
 
 
@@ -139,7 +139,7 @@ def checking(name: str) -> Iterator[None]:
         with np.errstate(all="ignore"):
             yield
     except OverflowError:
-        raise ValueError(f"{name} must be finite; found an integer too large for a float") from None
+        raise ValueError(f"{name} must be finite; got an integer too large for a float") from None
     except (TypeError, ValueError) as error:
         said = message_of(error)
         is_named = re.search(rf"\b{name}\b", said) is not None
@@ -154,10 +154,10 @@ def refuse_tensor(name: str, value: object) -> None:
     if isinstance(value, Tensor):
         validation.dense(name, value)
         if value.requires_grad:
-            raise TypeError(f"{name} must not require grad; found it does: use {name}.detach()")
+            raise TypeError(f"{name} must not require grad; got it does: use {name}.detach()")
         if value.is_floating_point() and value.dtype not in NUMPY_DTYPES:
             raise TypeError(
-                f"{name} must have a dtype that NumPy has; found {value.dtype}: use {name}.float()"
+                f"{name} must have a dtype that NumPy has; got {value.dtype}: use {name}.float()"
             )
 
 
@@ -180,7 +180,7 @@ def to_float_array(name: str, value: object) -> FloatArray:
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"{name} must be an array of real numbers; found {validation.describe(value)}"
+            f"{name} must be an array of real numbers; got {validation.describe(value)}"
         )
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         return array.astype(np.float64)

@@ -31,8 +31,8 @@ def see(argument: str) -> str:
     """What to append to an error about an argument; nothing if it has no page.
 
     Example:
-        >>> "variance must be non-negative; found -1" + see("variance")
-        'variance must be non-negative; found -1 (see: biv docs error-bars)'
+        >>> "variance must be non-negative; got -1" + see("variance")
+        'variance must be non-negative; got -1 (see: biv docs error-bars)'
         >>> see("dim")
         ''
     """
@@ -54,10 +54,10 @@ def helps_with(page: str) -> Iterator[None]:
     Example:
         >>> @helps_with("images")
         ... def read(size):
-        ...     raise ValueError(f"size must be positive; found {size}")
+        ...     raise ValueError(f"size must be positive; got {size}")
         >>> read(-1)
         Traceback (most recent call last):
-        ValueError: size must be positive; found -1 (see: biv docs images)
+        ValueError: size must be positive; got -1 (see: biv docs images)
     """
     try:
         yield

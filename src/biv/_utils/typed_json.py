@@ -18,7 +18,7 @@ import numpy as np
 
 from biv._utils.messages import message_of, shortened
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 T = TypeVar("T")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
@@ -68,7 +68,7 @@ def _said(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     said, _, place = str(error).replace("`", "").partition(" - at $")
-    said = re.sub(r"^Expected (.*), got (.*)$", r"must be \1; found \2", message_of(said))
+    said = re.sub(r"^Expected (.*), got (.*)$", r"must be \1; got \2", message_of(said))
     place = place.lstrip(".")
     if not place:
         return said or type(error).__name__
@@ -143,7 +143,7 @@ def parse(
     Example:
         >>> parse("a.json", '[1, "x"]', list[float])
         Traceback (most recent call last):
-        biv._utils.typed_json.DamagedFileError: a.json is damaged: [1] must be float; found str
+        biv._utils.typed_json.DamagedFileError: a.json is damaged: [1] must be float; got str
     """
     with damaged(name, what):
         if form is not None:
@@ -164,8 +164,8 @@ def content_of(path: Path) -> bytes:
     """
     if not path.is_file():
         raise DamagedFileError(f"{path} must be a regular file")
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise DamagedFileError(f"{path} must have at most {MOST_BYTES:,} bytes; found {size:,}")
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise DamagedFileError(f"{path} must have at most {MAX_BYTES:,} bytes; got {size:,}")
     return path.read_bytes()
 
 
@@ -184,4 +184,4 @@ def require_format(name: object, found: object, form: str) -> None:
             f"{name} was written by a newer biv (format {shortened(found)}; this version reads "
             f"{form!r}): upgrade biv"
         )
-    raise DamagedFileError(f"{name} must be a {form!r}; found {shortened(found)}")
+    raise DamagedFileError(f"{name} must be a {form!r}; got {shortened(found)}")

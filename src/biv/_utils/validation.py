@@ -75,12 +75,12 @@ def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
             number = value = float(value) + 0.0  # -0.0 would turn the sign of a reciprocal round
         except OverflowError:
             raise ValueError(
-                f"{name} must be {allowed}; found an integer too large for a float{_page(name)}"
+                f"{name} must be {allowed}; got an integer too large for a float{_page(name)}"
             ) from None
     else:
-        raise TypeError(f"{name} must be {allowed}; found {describe(value)}{_page(name)}")
+        raise TypeError(f"{name} must be {allowed}; got {describe(value)}{_page(name)}")
     if number not in allowed:
-        raise ValueError(f"{name} must be {allowed}; found {number:g}{_page(name)}")
+        raise ValueError(f"{name} must be {allowed}; got {number:g}{_page(name)}")
     return value
 
 
@@ -101,13 +101,11 @@ def integer(name: str, value: object, *, at_least: int, at_most: int = LARGEST_I
     except TypeError:
         number = None
     if number is None:
-        raise TypeError(f"{name} must be an integer >= {at_least}; found {describe(value)}")
+        raise TypeError(f"{name} must be an integer >= {at_least}; got {describe(value)}")
     if number < at_least:
-        raise ValueError(f"{name} must be an integer >= {at_least}; found {_shown(number)}")
+        raise ValueError(f"{name} must be an integer >= {at_least}; got {_shown(number)}")
     if number > at_most:
-        raise ValueError(
-            f"{name} must be an integer of at most {at_most:,}; found {_shown(number)}"
-        )
+        raise ValueError(f"{name} must be an integer of at most {at_most:,}; got {_shown(number)}")
     return number
 
 
@@ -120,7 +118,7 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
     if value.ndim != 0 or not value.is_floating_point():
         raise TypeError(
             f"{name} must be {allowed} or a floating-point tensor of shape (); "
-            f"found {describe(value)}"
+            f"got {describe(value)}"
         )
     constant(name, value)
 
@@ -140,7 +138,7 @@ def one_of(name: str, value: object, allowed: Collection[object], more: str = ""
         known = False
     if not known:
         names = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} must be one of {names}{more}; found {shortened(value)}")
+        raise ValueError(f"{name} must be one of {names}{more}; got {shortened(value)}")
 
 
 def generator(value: object) -> np.random.Generator:
@@ -148,7 +146,7 @@ def generator(value: object) -> np.random.Generator:
     if not isinstance(value, np.random.Generator):
         raise TypeError(
             "generator must be a numpy.random.Generator, such as numpy.random.default_rng(0); "
-            f"found {describe(value)}"
+            f"got {describe(value)}"
         )
     return value
 
@@ -158,13 +156,12 @@ def floating_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         fix = f": use torch.as_tensor({name})" if isinstance(value, (np.ndarray, list)) else ""
         raise TypeError(
-            f"{name} must be a torch.Tensor; found {describe(value)}{fix}{_loss_page(name)}"
+            f"{name} must be a torch.Tensor; got {describe(value)}{fix}{_loss_page(name)}"
         )
     if value.dtype not in DTYPES:  # 8 bits are a format to store, with hardly any operations
         fix = "" if value.is_complex() else f": use {name}.float()"
         raise TypeError(
-            f"{name} must have a floating-point dtype such as torch.float32; "
-            f"found {value.dtype}{fix}"
+            f"{name} must have a floating-point dtype such as torch.float32; got {value.dtype}{fix}"
         )
     return dense(name, value)
 
@@ -174,7 +171,7 @@ def dense(name: str, value: Tensor) -> Tensor:
     if value.layout != torch.strided or value.is_nested:
         layout = "nested" if value.is_nested else value.layout
         fix = "" if value.is_nested else f": use {name}.to_dense()"
-        raise TypeError(f"{name} must be a dense tensor; found layout {layout}{fix}")
+        raise TypeError(f"{name} must be a dense tensor; got layout {layout}{fix}")
     return value
 
 
@@ -183,7 +180,7 @@ def bool_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         raise TypeError(
             f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
-            f"found {describe(value)}{see(name)}"
+            f"got {describe(value)}{see(name)}"
         )
     return dense(name, value)
 
@@ -193,7 +190,7 @@ def constant(name: str, value: Tensor) -> None:
     if value.requires_grad:
         raise ValueError(
             f"{name} must not require grad: it sets the weights, which are constants of the loss; "
-            f"found requires_grad=True: use {name}.detach(){_loss_page(name)}"
+            f"got requires_grad=True: use {name}.detach(){_loss_page(name)}"
         )
 
 
@@ -201,7 +198,7 @@ def same_device(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     """Two tensors on one device."""
     if value.device != like.device:
         raise ValueError(
-            f"{name} must be on the device of {like_name}, {like.device}; found {value.device}"
+            f"{name} must be on the device of {like_name}, {like.device}; got {value.device}"
         )
 
 
@@ -210,7 +207,7 @@ def same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     if value.shape != like.shape:
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
+            f"got {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
             f"{_loss_page(name)}"
         )
 
@@ -223,7 +220,7 @@ def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
         one_a_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_a_row}; "
-            f"found {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
+            f"got {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
             f"{_loss_page(name)}"
         )
     return value
@@ -255,7 +252,7 @@ def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
     bad = (~good).nonzero()
     shown = ", ".join(f"{value[tuple(i)].item():g} at {_index(i)}" for i in bad[:BAD_ROWS_SHOWN])
     rest = f" ({len(bad)} bad elements in all)" if len(bad) > BAD_ROWS_SHOWN else ""
-    raise ValueError(f"{name} must be {expected}; found {shown}{rest}{see(name)}")
+    raise ValueError(f"{name} must be {expected}; got {shown}{rest}{see(name)}")
 
 
 def _index(position: Tensor) -> str:

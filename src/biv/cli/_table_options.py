@@ -60,7 +60,7 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
         (
             "--keep",
             [],
-            "learn from these even if they look like identifiers (text of which at least 95 %% of "
+            "learn from these even if they look like identifiers (text of which at least 95%% of "
             "the filled cells are distinct, or half of them if there are more than 100 texts) or "
             "like copies of the label",
         ),
@@ -134,7 +134,7 @@ def checked_path(
         ValueError: It is there already, or cannot be.
     """
     if path.suffix.lower() not in suffixes:
-        raise ValueError(f"{option} must end in {' or '.join(suffixes)}; found {path}")
+        raise ValueError(f"{option} must end in {' or '.join(suffixes)}; got {path}")
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: --force replaces it")
     if not path.parent.is_dir() and path.parent != made:
@@ -229,11 +229,11 @@ def target(options: argparse.Namespace) -> Target:
 
     seed, level = getattr(options, "seed", 0), options.level
     if seed < 0:
-        raise ValueError(f"--seed must be 0 or more; found {seed}")
+        raise ValueError(f"--seed must be 0 or more; got {seed}")
     if seed >= 1 << 32:
-        raise ValueError(f"--seed must be less than 2**32; found {seed}")
+        raise ValueError(f"--seed must be less than 2**32; got {seed}")
     if level is not None and not 0 < level < 1:
-        raise ValueError(f"--level must be between 0 and 1; found {level:g}")
+        raise ValueError(f"--level must be between 0 and 1; got {level:g}")
     interval = options.target_interval and tuple(options.target_interval)
     if options.level is not None and interval is None:
         raise ValueError("--level is that of --target-interval, which is not there")

@@ -31,7 +31,7 @@ EXAMPLES = """examples:
 
 Columns of numbers, true/false, dates (2024-12-31, with or without a time), text (categories), and
 sequences of letters are learned from; missing cells are empty, NA, null, NaN, - or ?. A row without
-a label is left out, and so is text of which at least 95 % of the filled cells are distinct, like
+a label is left out, and so is text of which at least 95% of the filled cells are distinct, like
 identifiers: --keep learns from it. A column that repeats the label is an error.
 Interrupted (Ctrl-C, or a kill), the same command goes on where it was.
 
@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--patience",
         type=int,
-        help="epochs that gain less than 1 %% in all before it stops (default: 4, of small tables "
+        help="epochs that gain less than 1%% in all before it stops (default: 4, of small tables "
         "more)",
     )
     _table_options.add_unknown(model)
@@ -213,7 +213,7 @@ def _require_streamed(options: argparse.Namespace) -> None:
     if options.jobs != -1:
         validation.integer("--jobs", options.jobs, at_least=1)
     if options.members not in (None, 1):
-        raise ValueError(f"--members must be 1 of a stream; found {options.members}")
+        raise ValueError(f"--members must be 1 of a stream; got {options.members}")
     if options.calibrate_variance:
         raise ValueError("--calibrate-variance is not for a stream: `biv inspect` a sample of it")
     if options.unknown_variance == "estimate":
@@ -285,13 +285,13 @@ def _epsilon(options: argparse.Namespace) -> Any:
         epsilon: Any = options.epsilon if options.epsilon == "auto" else float(options.epsilon)
     except ValueError:
         raise ValueError(
-            f"--epsilon must be auto or a number; found {options.epsilon!r}{see('epsilon')}"
+            f"--epsilon must be auto or a number; got {options.epsilon!r}{see('epsilon')}"
         ) from None
     tuned = registry.get(options.loss).tuned
     for name in ("epsilon", "threshold"):
         if getattr(options, name) not in ("auto", None) and name not in tuned:
             losses = registry.tuning(name)
-            raise ValueError(f"--{name} is of --loss {losses}; found it with {options.loss}")
+            raise ValueError(f"--{name} is of --loss {losses}; got it with {options.loss}")
     if options.threshold is not None:
         validation.real_number("--threshold", options.threshold, validation.POSITIVE)
     if epsilon != "auto":
@@ -305,7 +305,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
     epsilon = _epsilon(options)
     if options.jobs == 0:
-        raise ValueError("--jobs must be 1 or more, or -1 for all cores; found 0")
+        raise ValueError("--jobs must be 1 or more, or -1 for all cores; got 0")
     members = 16 if options.members is None else options.members
     validation.integer("--members", members, at_least=2)
     folds = next(k for k in (8, 7, 6, 5, 4, 3, 2, members) if members % k == 0)

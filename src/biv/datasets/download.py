@@ -81,7 +81,7 @@ def _require_checksum(content: bytes, file: RemoteFile, source: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
         raise ValueError(
-            f"{source} must hold {file.member} with SHA-256 {file.sha256}; found {found} "
+            f"{source} must hold {file.member} with SHA-256 {file.sha256}; got {found} "
             f"({len(content):,} bytes): remove it and try again"
         )
 
@@ -112,7 +112,7 @@ def _unzipped(archive: bytes, file: RemoteFile) -> bytes:
             return opened.read(file.member)
     except (zipfile.BadZipFile, KeyError) as error:
         raise ValueError(
-            f"{file.url} must be a zip archive with {file.member}; found {len(archive):,} bytes "
+            f"{file.url} must be a zip archive with {file.member}; got {len(archive):,} bytes "
             f"that are not ({error})"
         ) from error
 
@@ -133,7 +133,7 @@ class CsvTable:
         """The cells of a column as they are."""
         if column not in self.columns:
             names = message_of(", ".join(self.columns))
-            raise ValueError(f"{self.name} must have a column {column!r}; found {names}")
+            raise ValueError(f"{self.name} must have a column {column!r}; got {names}")
         return [row[column] for row in self.rows]
 
     def numbers(
@@ -147,6 +147,6 @@ class CsvTable:
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
                     f"{self.name}, line {index + 2}, column {column!r} must be a number; "
-                    f"found {shortened(cell)}"
+                    f"got {shortened(cell)}"
                 ) from None
         return values

@@ -55,7 +55,7 @@ def split_rows(rows: int, *, train: int, test: int, generator: np.random.Generat
     if first + second > available:
         raise ValueError(
             f"train + test must be at most the number of rows, {available}; "
-            f"found {first} + {second} = {first + second}"
+            f"got {first} + {second} = {first + second}"
         )
     order: npt.NDArray[Any] = validation.generator(generator).permutation(available)
     return Split(order[second : second + first], order[:second])

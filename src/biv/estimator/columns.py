@@ -35,7 +35,7 @@ def column_names(X: Any, features: int, keep: Any) -> Sequence[Any]:
             if not lost:
                 return names or range(features)
             found = f"{shortened(lost[0])}, which X lacks"
-    raise ValueError(f"keep must be a list of names of columns of a frame; found {found}")
+    raise ValueError(f"keep must be a list of names of columns of a frame; got {found}")
 
 
 class ManyCategoriesWarning(UserWarning):

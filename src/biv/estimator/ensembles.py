@@ -13,7 +13,7 @@ PILOT_EPOCHS, PILOT_STEPS = 12, 96  # of a pilot: at most 12 epochs, or more to 
 PILOT_FOLDS = 4  # at most: each member of a pilot learns from three quarters of the rows
 USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
 EPOCH_ROWS = 1 << 16  # of a large table
-FEWEST_EPOCHS, PATIENT_STEPS = 4, 96
+MIN_EPOCHS, PATIENT_STEPS = 4, 96
 WEIGHT_DECAY = 0.01
 AVERAGING = 2.0  # chosen on noisy held-out labels
 
@@ -95,7 +95,7 @@ class EnsembleSettings:
             learning_rate=self.rate(network),
             members=folds if pilot or folds < self.folds else self.members,
             folds=folds,
-            patience=self.patience or max(FEWEST_EPOCHS, -(-PATIENT_STEPS // steps)),
+            patience=self.patience or max(MIN_EPOCHS, -(-PATIENT_STEPS // steps)),
             seed=self.seed % 2**20,
             threads=self.threads,
             progress=self.progress,

@@ -16,9 +16,9 @@ Array = npt.NDArray[Any]
 
 ARGUMENTS = {"variance": "y_var", "std": "y_std"}
 ROWS_SHOWN = 5  # of those that an error or a warning names
-FEWEST = 3  # labels that a slope can be told from
+MIN_LABELS = 3  # labels that a slope can be told from
 SURE = 3.0  # standard errors
-INTERVAL = 1.96  # standard errors to each side: 95 %
+INTERVAL = 1.96  # standard errors to each side: 95%
 
 
 class ErrorBars(NamedTuple):
@@ -79,13 +79,13 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
         value = np.broadcast_to(value, (rows,))
     if value.shape not in (y.shape, (rows, 1), (rows,)):
         raise ValueError(
-            f"{name} must have the shape of y, {y.shape}; found {value.shape}{see(name)}"
+            f"{name} must have the shape of y, {y.shape}; got {value.shape}{see(name)}"
         )
     labels = y.reshape(rows, -1)
     value = np.broadcast_to(value.reshape(rows, -1), labels.shape)
     value = np.where(np.isnan(labels), np.inf, value)
     if (value < 0).any():
-        raise ValueError(f"{name} must be at least 0; found less in {_rows(value < 0)}{see(name)}")
+        raise ValueError(f"{name} must be at least 0; got less in {_rows(value < 0)}{see(name)}")
     _refuse_extremes(name, value)
     return ErrorBars(value if name == "y_var" else value**2, name)
 
@@ -96,13 +96,13 @@ def _refuse_extremes(name: str, value: Array) -> None:
     huge = np.isfinite(value) & (value > limit)
     if huge.any():
         raise ValueError(
-            f"{name} must be at most {limit:g}, or +inf for a label to ignore; found more in "
+            f"{name} must be at most {limit:g}, or +inf for a label to ignore; got more in "
             f"{_rows(huge)}{see(name)}"
         )
     lost = (value > 0) & (value < 1 / limit)
     if lost.any():
         raise ValueError(
-            f"{name} must be 0 or at least {1 / limit:g}, for its square to be above 0; found less "
+            f"{name} must be 0 or at least {1 / limit:g}, for its square to be above 0; got less "
             f"in {_rows(lost)}: choose another unit{see(name)}"
         )
 
@@ -115,7 +115,7 @@ def require_known(bars: ErrorBars | None, how: str = "") -> None:
     """
     if bars is not None and bars.unknown.any():
         raise ValueError(
-            f"{bars.name} must not be NaN; found it in {_rows(bars.unknown)}{how}{see(bars.name)}"
+            f"{bars.name} must not be NaN; got it in {_rows(bars.unknown)}{how}{see(bars.name)}"
         )
 
 
@@ -127,7 +127,7 @@ def require_finite(variance: Array, name: str) -> None:
     """
     if (infinite := np.isinf(variance)).any():
         raise ValueError(
-            f"{name} must be finite for the standard deviation of a new label; found infinity in "
+            f"{name} must be finite for the standard deviation of a new label; got infinity in "
             f"{_rows(infinite)}"
         )
 
@@ -148,7 +148,7 @@ def medians(bars: ErrorBars) -> Array:
     known = np.where(np.isfinite(bars.variance), bars.variance, np.nan)
     if np.isnan(known).all(axis=0).any():
         raise ValueError(
-            f"{bars.name} must be known of some labels of every output; found none: without error "
+            f"{bars.name} must be known of some labels of every output; got none: without error "
             f"bars, leave it out{see(bars.name)}"
         )
     return np.nanmedian(known, axis=0)
@@ -164,7 +164,7 @@ def common_variance(residual: Array, tau2: float, known: Array) -> float:
 
 
 class Factor(NamedTuple):
-    """By what factor variances seem to be off, and the 95 % interval of that."""
+    """By what factor variances seem to be off, and the 95% interval of that."""
 
     value: float
     low: float
@@ -185,7 +185,7 @@ def multiplied(variance: Array, factors: Sequence[Factor]) -> Array:
 
 def factor(pred: Array, target: Array, variance: Array) -> Factor:
     """:func:`biv.metrics.variance_factor` with its interval; NaN where it cannot be told."""
-    if len(variance) < FEWEST or np.ptp(variance) == 0:
+    if len(variance) < MIN_LABELS or np.ptp(variance) == 0:
         return Factor(np.nan, np.nan, np.nan)
     value, stderr = metrics.variance_factor(pred, target, variance)
     return Factor(value, value - INTERVAL * stderr, value + INTERVAL * stderr)

@@ -20,7 +20,7 @@ from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
 
-FEWEST_JUDGED = 100  # labels of finite σ²: of fewer, nothing is said
+MIN_JUDGED = 100  # labels of finite σ²: of fewer, nothing is said
 LIKE_ONE = (0.8, 1.25)  # a factor that makes no difference
 FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
 FAR_BELOW = 0.2  # 0, in units of the median variance
@@ -102,7 +102,7 @@ class Finding(NamedTuple):
             noise of the label), "misread", "nothing" (about the noise), "factor", "shape" (which no
             factor corrects), "too large", "undecided" or "consistent".
         text: The same in a sentence, with the numbers that it rests on.
-        factor: Of the variances, with its 95 % interval; NaN where it cannot be told.
+        factor: Of the variances, with its 95% interval; NaN where it cannot be told.
     """
 
     kind: str
@@ -159,14 +159,14 @@ y_std (see: biv docs error-bars)'
     """
     known = np.isfinite(pred) & np.isfinite(target) & np.isfinite(variance)
     f, y, v = pred[known], target[known], variance[known]
-    if len(v) < FEWEST_JUDGED:
+    if len(v) < MIN_JUDGED:
         return Finding(
             "few",
             Message(
                 "{count} labels with an error bar are too few to judge the error bars by their "
                 "residuals: at least {fewest} are needed",
                 count=len(v),
-                fewest=FEWEST_JUDGED,
+                fewest=MIN_JUDGED,
             ),
             Factor(np.nan, np.nan, np.nan),
         )
@@ -181,7 +181,7 @@ y_std (see: biv docs error-bars)'
         return finding
     repeated = _repeated(v)
     rest = ~np.isin(v, repeated)
-    if rest.sum() >= FEWEST_JUDGED and rest.sum() < len(v):
+    if rest.sum() >= MIN_JUDGED and rest.sum() < len(v):
         hangs_on_them = _judge(f[rest], y[rest], v[rest], taken).kind != finding.kind
     else:
         hangs_on_them = bool(len(repeated) > 1 and v.max() > WIDE * v.min())

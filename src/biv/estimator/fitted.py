@@ -42,7 +42,7 @@ class RowError(ValueError):
     def of(cls, row: int, column: Any, found: float) -> RowError:
         """Return the error of a cell, with what was found in it."""
         error = cls(
-            f"X must hold numbers that the model has a finite prediction for; found {found:g} in "
+            f"X must hold numbers that the model has a finite prediction for; got {found:g} in "
             f"row {row}, column {shortened(column)}"
         )
         error.row, error.column = row, column

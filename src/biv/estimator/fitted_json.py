@@ -164,7 +164,7 @@ def _check_part(tensors: dict[str, Tensor], part: PartJson) -> None:
     lengths = [len(part["labels"]), len(story["tau2"]), out_of_fold.shape[1]]
     lengths += [len(own) for own in lists if own is not None]
     if set(lengths) != {outputs}:
-        raise ValueError(f"every list of outputs must have {outputs}; found {lengths}")
+        raise ValueError(f"every list of outputs must have {outputs}; got {lengths}")
     if len(mean) != len(std) or not bool(mean.isfinite().all() and (std >= 0).all()):
         raise ValueError("features must have finite means and as many standard deviations >= 0")
     if part["epoch"] > len(part["scores"]) or part["scores"][part["epoch"] - 1] is None:
@@ -198,10 +198,10 @@ def _restored(network: Network, state: dict[str, Tensor]) -> nn.Module:
     if isinstance(network, MLP):  # before memory is taken for as many as the file says there are
         count = sum(own.numel() for own in state.values())
         if count != network.size or not all(bool(own.isfinite().all()) for own in state.values()):
-            raise ValueError(f"a network must have {network.size} finite parameters; found {count}")
+            raise ValueError(f"a network must have {network.size} finite parameters; got {count}")
     module = network(torch.Generator())
     for name, own in module.state_dict().items():
         if name in state and state[name].dtype != own.dtype:
-            raise ValueError(f"{name} must have dtype {own.dtype}; found {state[name].dtype}")
+            raise ValueError(f"{name} must have dtype {own.dtype}; got {state[name].dtype}")
     module.load_state_dict(state)
     return module.eval()

@@ -15,7 +15,7 @@ from biv.preprocessing.encoder import has_categories
 
 Array = npt.NDArray[Any]
 
-FEWEST_ROWS = 2
+MIN_ROWS = 2
 SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is the reciprocal
 
 
@@ -34,8 +34,8 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     if has_categories(X):
         with arrays.checking("X"):
             validate_data(estimator, X, skip_check_array=True, reset=reset)
-        if reset and len(X) < FEWEST_ROWS:
-            raise ValueError(f"X must have at least {FEWEST_ROWS} rows; found {len(X)}")
+        if reset and len(X) < MIN_ROWS:
+            raise ValueError(f"X must have at least {MIN_ROWS} rows; got {len(X)}")
         return X
     with arrays.checking("X"):
         if not hasattr(X, "iloc"):
@@ -47,7 +47,7 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
                 reset=reset,
                 dtype=np.float64,
                 ensure_all_finite="allow-nan",
-                ensure_min_samples=FEWEST_ROWS if reset else 1,
+                ensure_min_samples=MIN_ROWS if reset else 1,
             )
         except ValueError as error:
             raise _with_place_of_infinity(error, X) from None
@@ -71,7 +71,7 @@ def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
     row, place = places[0]
     column = X.columns[place] if hasattr(X, "columns") else int(place)
     where = f"row {row}, column {shortened(column)}"
-    return ValueError(f"{str(error).rstrip('.')}: found an infinite number in {where}")
+    return ValueError(f"{str(error).rstrip('.')}: got an infinite number in {where}")
 
 
 def read_labels(y: Any) -> Array:

@@ -16,7 +16,7 @@ from biv.preprocessing.encoder import FeatureEncoder
 
 HIDDEN = (64, 64)  # widths of the hidden layers of an ensemble's network
 SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
-FEWEST_VALUES = 3  # of a numeric feature that is embedded; a feature with fewer is a switch
+MIN_VALUES = 3  # of a numeric feature that is embedded; a feature with fewer is a switch
 USUAL_RATE = 1e-3
 LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
 
@@ -38,7 +38,7 @@ class CustomNetwork:
             module: object = self.function(self.features, self.outputs)
         if not isinstance(module, nn.Module):
             found = validation.describe(module)
-            raise TypeError(f"model must make an nn.Module; found {found}")
+            raise TypeError(f"model must make an nn.Module; got {found}")
         return module
 
 
@@ -60,7 +60,7 @@ def candidate_networks(
         return [CustomNetwork(model, features, outputs=1)]
     if model == "paper":
         return [MLP(features)]
-    embedded = tuple(k for k in encoder.numeric if len(np.unique(x[:, k].numpy())) >= FEWEST_VALUES)
+    embedded = tuple(k for k in encoder.numeric if len(np.unique(x[:, k].numpy())) >= MIN_VALUES)
     if not embedded:
         return [MLP(features, HIDDEN)]
     embeddings = (Periodic(embedded, frequencies=8, width=8, scale=scale) for scale in SCALES)

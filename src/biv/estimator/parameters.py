@@ -20,7 +20,7 @@ from biv.losses import registry
 
 MODELS = ("ensemble", "paper")
 UNKNOWN = ("raise", "median", "estimate")
-MOST_MEMBERS = 10_000
+MAX_MEMBERS = 10_000
 
 Check = Callable[[str, Any], object]
 
@@ -43,7 +43,7 @@ def _epsilon(name: str, value: object) -> None:
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(
-                f"{name} must be 'auto', a number or a policy; found {shortened(value)}{see(name)}"
+                f"{name} must be 'auto', a number or a policy; got {shortened(value)}{see(name)}"
             )
     elif not isinstance(value, EpsilonPolicy):
         validation.real_number(name, value, NON_NEGATIVE)
@@ -51,17 +51,17 @@ def _epsilon(name: str, value: object) -> None:
 
 def _path(name: str, value: object) -> None:
     if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"{name} must be a path; found {describe(value)}")
+        raise TypeError(f"{name} must be a path; got {describe(value)}")
 
 
 def _jobs(name: str, value: object) -> None:
     if not isinstance(value, Integral) or value == 0:
-        raise ValueError(f"{name} must be a non-zero integer or None; found {shortened(value)}")
+        raise ValueError(f"{name} must be a non-zero integer or None; got {shortened(value)}")
 
 
 def _truth(name: str, value: object) -> None:
     if not isinstance(value, (bool, np.bool_, Integral)):
-        raise TypeError(f"{name} must be True or False; found {describe(value)}")
+        raise TypeError(f"{name} must be True or False; got {describe(value)}")
 
 
 CONSTRAINTS: Mapping[str, Check] = {
@@ -69,7 +69,7 @@ CONSTRAINTS: Mapping[str, Check] = {
     "epsilon": _epsilon,
     "threshold": _optional(partial(validation.real_number, allowed=POSITIVE)),
     "model": _model,
-    "members": partial(validation.integer, at_least=1, at_most=MOST_MEMBERS),
+    "members": partial(validation.integer, at_least=1, at_most=MAX_MEMBERS),
     "folds": partial(validation.integer, at_least=2),
     "max_epochs": partial(validation.integer, at_least=1),
     "patience": _optional(partial(validation.integer, at_least=1)),
@@ -97,7 +97,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         check(name, parameters[name])
     members, folds = parameters["members"], parameters["folds"]
     if members % folds:
-        raise ValueError(f"members must be a multiple of folds, {folds}; found {members}")
+        raise ValueError(f"members must be a multiple of folds, {folds}; got {members}")
 
 
 def check_units(parameters: Mapping[str, Any], outputs: int) -> None:
@@ -114,7 +114,7 @@ def check_units(parameters: Mapping[str, Any], outputs: int) -> None:
         absolute = name == "threshold" or isinstance(value, (Fixed, Relative))
         if outputs > 1 and value is not None and absolute:
             raise ValueError(
-                f"{name}={value!r} is in squared units of one output; found {outputs} outputs: "
+                f"{name}={value!r} is in squared units of one output; got {outputs} outputs: "
                 f"{instead}"
             )
 

@@ -55,7 +55,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     out a fold of the rows, and its predictions of that fold choose the number of epochs and
     estimate the model's own error from noisy labels alone (:func:`biv.training.cross_fit`). Several
     outputs are fitted one by one, each on the rows that have its label: a network that is shared
-    by outputs of different difficulty has to stop at one epoch, and was up to 80 % worse than
+    by outputs of different difficulty has to stop at one epoch, and was up to 80% worse than
     separate ones.
 
     With the predictions :math:`f_m(x)` of M networks, :meth:`predict` returns their mean, and as
@@ -65,7 +65,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
               \quad (+\, \sigma^2 \text{ of a new label, if given}),
 
     where τ² is the :func:`biv.metrics.residual_variance` of `out_of_fold_`. That counts some of the
-    networks' variance twice: intervals of 68 % cover more than 68 %.
+    networks' variance twice: intervals of 68% cover more than 68%.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Largest number of passes over the rows; of a table with more than 65,536 rows, a pass takes
         65,536 drawn anew. Raise it if a warning says that the last epoch was the best.
     patience : int, default=None
-        Number of epochs without a `history_` lower by 1 % after which training stops. None takes 4,
+        Number of epochs without a `history_` lower by 1% after which training stops. None takes 4,
         and for a small table as many as make 96 steps. Raise it if `history_` still falls slowly.
     batch_size : int, default=None
         Rows per step. None takes 256, and for a small table fewer, but at least 32, so that an
@@ -120,7 +120,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         wrong by one common factor.
     keep : sequence of str, default=()
         Names of columns of a frame to learn from although they look like identifiers or copies of
-        the label. In a frame, a column of text with at least 20 filled cells of which 95 % are
+        the label. In a frame, a column of text with at least 20 filled cells of which 95% are
         distinct is otherwise left out, with a warning. Name a column here if that is wrong.
     checkpoint : str or Path, default=None
         File that an interrupted :meth:`fit` resumes from, to the same bits, if it is called again
@@ -160,7 +160,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         on it (:func:`biv.metrics.variance_factor`). 1 for honest error bars, NaN if all are equal,
         None without error bars.
     variance_factor_interval_ : tuple (low, high), ndarray of shape (n_outputs, 2) or None
-        95 % interval of `variance_factor_`; too narrow with fewer than about 200 labels.
+        95% interval of `variance_factor_`; too narrow with fewer than about 200 labels.
     reduced_chi_squared_ : tuple (value, stderr), ndarray of shape (n_outputs, 2) or None
         Reduced χ² of the out-of-fold residuals by the error bars alone, with its standard error
         (:func:`biv.metrics.reduced_chi_squared`). The model's own error takes it above 1; below 1,
@@ -501,7 +501,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         labels = arrays.real_numbers("y", y)
         arrays.refuse_extremes("y", labels, arrays.LARGEST)
         if labels.size != predicted.size or len(labels) != len(predicted):
-            raise ValueError(f"y must have shape {predicted.shape}; found {labels.shape}")
+            raise ValueError(f"y must have shape {predicted.shape}; got {labels.shape}")
         columns = labels.reshape(len(labels), -1)
         noise = self._fitted.new_variance(labels, y_var, y_std)
         if noise is not None and sample_weight is not None:

@@ -19,7 +19,7 @@ from biv.losses.weights import effective_batch_size, inverse_variance_weights
 
 Array = npt.NDArray[Any]
 
-FEWEST_LABELS = 2
+MIN_LABELS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,9 +198,9 @@ def usable(y: Array, weight: Array | None, bars: ErrorBars | None) -> npt.NDArra
         used &= ~np.isinf(bars.variance)
     if weight is not None:
         used &= (weight > 0)[:, None]
-    if (few := used.sum(axis=0).min()) < FEWEST_LABELS:
+    if (few := used.sum(axis=0).min()) < MIN_LABELS:
         raise ValueError(
-            f"every output must have at least {FEWEST_LABELS} labels to learn from, which are not "
-            f"missing and have a finite variance and a positive sample_weight; found {few}"
+            f"every output must have at least {MIN_LABELS} labels to learn from, which are not "
+            f"missing and have a finite variance and a positive sample_weight; got {few}"
         )
     return used

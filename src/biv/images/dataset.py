@@ -11,7 +11,7 @@ import numpy.typing as npt
 from biv.tables.dataset import Dataset
 
 CHANNELS = ("red", "green", "blue")
-MOST_CHANNELS = 4  # of an ordinary image
+MAX_CHANNELS = 4  # of an ordinary image
 
 
 class Skipped(NamedTuple):
@@ -61,10 +61,10 @@ class Pixels(NamedTuple):
             Pixels(mean=(1.0,), std=(1.0,))
         """
         if x.ndim != 4 or x.dtype != np.uint8 or not x.size:
-            raise ValueError(f"x must be bytes (N, C, H, W); found {x.dtype} {x.shape}")
-        if x.shape[1] > MOST_CHANNELS >= x.shape[3]:
+            raise ValueError(f"x must be bytes (N, C, H, W); got {x.dtype} {x.shape}")
+        if x.shape[1] > MAX_CHANNELS >= x.shape[3]:
             raise ValueError(
-                f"x must have its channels first, (N, C, H, W); found {x.shape}: use "
+                f"x must have its channels first, (N, C, H, W); got {x.shape}: use "
                 "x.transpose(0, 3, 1, 2)"
             )
         counts = np.zeros((x.shape[1], 256), dtype=np.int64)

@@ -120,7 +120,7 @@ def decode(
     """
     side = validation.integer("size", size, at_least=1)
     if side > LARGEST_SIDE:
-        raise ValueError(f"size must be at most {LARGEST_SIDE} pixels; found {side}")
+        raise ValueError(f"size must be at most {LARGEST_SIDE} pixels; got {side}")
     if importlib.util.find_spec("PIL") is None:
         raise ModuleNotFoundError("images need Pillow: pip install pillow, or biv[images]")
     files = open_files(source, ignore)

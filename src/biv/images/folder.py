@@ -197,7 +197,7 @@ def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]
             if not np.isnan(label.y):
                 own.append(label)
     if not any(found.values()):
-        raise ValueError(f"{files} must have rows with a {shortened(target.name)}; found none")
+        raise ValueError(f"{files} must have rows with a {shortened(target.name)}; got none")
     if repeated := sum(len(own) > 1 for own in found.values()):
         warn(f"{repeated} images have several labels, which are combined by inverse variance")
     return found

@@ -70,8 +70,7 @@ def bootstrapped(
     for name, tensor in (("next_value", value), ("next_variance", v)):
         if tensor.shape != r.shape:
             raise ValueError(
-                f"{name} must have the shape of reward, {tuple(r.shape)}; "
-                f"found {tuple(tensor.shape)}"
+                f"{name} must have the shape of reward, {tuple(r.shape)}; got {tuple(tensor.shape)}"
             )
     discount = validation.real_number(
         "gamma", gamma, validation.Range(0.0, limit=1.0, open_below=True, closed=True)
@@ -82,8 +81,7 @@ def bootstrapped(
         ends = torch.as_tensor(given, device=r.device).bool()
         if ends.shape != r.shape:
             raise ValueError(
-                f"terminal must have the shape of reward, {tuple(r.shape)}; "
-                f"found {tuple(ends.shape)}"
+                f"terminal must have the shape of reward, {tuple(r.shape)}; got {tuple(ends.shape)}"
             )
     v = torch.where(ends, 0.0, v)
     require_non_negative("next_variance", v)

@@ -152,10 +152,10 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
               \left(\frac{1}{a+2} + \frac{1}{b} + \frac{1}{b^2}\right)
 
     This is (a/b)²(1/a + 1/b) with a correction for small counts: a is increased by two, and the
-    expansion of 1/b has one more term. The mean of (y − truth)²/variance is .78 for two counts with
-    expectation 5, .92 at 10 and .99 at 50, and at most 1.06 if both expectations are 5 or more.
-    With an expectation of 2 in the denominator it can be 1.42. The ratio itself is biased upwards,
-    by 29 % where b is expected to be 5, 13 % at 10 and 6 % at 20: for b below twenty, the logarithm
+    expansion of 1/b has one more term. The mean of (y − truth)²/variance is 0.78 for two counts
+    with expectation 5, 0.92 at 10 and 0.99 at 50, and at most 1.06 if both expectations are 5 or
+    more. With an expectation of 2 in the denominator it can be 1.42. The ratio itself is biased upwards,
+    by 29% where b is expected to be 5, 13% at 10 and 6% at 20: for b below twenty, the logarithm
     (:func:`log_count_ratio`) is the better label.
 
     Args:

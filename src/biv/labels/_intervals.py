@@ -56,7 +56,7 @@ def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyL
 def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     r"""A confidence interval's two ends: its middle, and the variance that its width stands for.
 
-    variance = ((high − low)/2z)², z the normal quantile of (1 + level)/2: 1.96 of 95 %. Intervals
+    variance = ((high − low)/2z)², z the normal quantile of (1 + level)/2: 1.96 of 95%. Intervals
     of a ratio or another positive number are often symmetric in the logarithm: take logarithms
     first, and learn those.
 
@@ -78,8 +78,7 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     below, above = to_tensor("low", low), to_tensor("high", high)
     if below.shape != above.shape:
         raise ValueError(
-            f"low and high must be of one shape; found {tuple(below.shape)} and "
-            f"{tuple(above.shape)}"
+            f"low and high must be of one shape; got {tuple(below.shape)} and {tuple(above.shape)}"
         )
     validation.all_elements("high", above, ~(above < below), "at least as large as low")
     half = (above.double() - below.double()) / 2
@@ -108,10 +107,10 @@ def asymmetric(
 
     The label to learn is that mean, and not y: a squared error is lowest at means.
 
-    Two percentiles do not determine the tails. For a median and ends at 68 % the variance is right
-    to 15 % for lognormal noise with σ up to .4 and for gamma noise, the exponential distribution
+    Two percentiles do not determine the tails. For a median and ends at 68% the variance is right
+    to 15% for lognormal noise with σ up to 0.4 and for gamma noise, the exponential distribution
     included; **for strongly skewed noise with a heavy tail it is too small**: by a factor of 1.5
-    for a lognormal distribution with σ = .7 (p = 2m) and of 2.4 with σ = 1 (p = 2.7m). If error
+    for a lognormal distribution with σ = 0.7 (p = 2m) and of 2.4 with σ = 1 (p = 2.7m). If error
     bars are equal in the logarithm, as those of a ratio, take logarithms instead and learn those,
     which is exact for lognormal noise. If you have the samples that the error bars were made from,
     use :func:`samples`.
@@ -140,10 +139,10 @@ def asymmetric(
         require_non_negative(name, one)
         if one.shape != value.shape:
             raise ValueError(
-                f"{name} must have the shape of y, {tuple(value.shape)}; found {tuple(one.shape)}"
+                f"{name} must have the shape of y, {tuple(value.shape)}; got {tuple(one.shape)}"
             )
     if centre not in ("median", "mode"):
-        raise ValueError(f"centre must be 'median' or 'mode'; found {centre!r}")
+        raise ValueError(f"centre must be 'median' or 'mode'; got {centre!r}")
     z = _quantile(level)
     m, p = below.double() / z, above.double() / z
     if centre == "median":
@@ -165,7 +164,7 @@ def _quantile(level: float) -> float:
     quantile = float(torch.special.ndtri(half))
     if share < LEAST_LEVEL or math.isinf(quantile):
         raise ValueError(
-            f"level must be at least {LEAST_LEVEL:g}, and below 1 by 1e-15 or more; found "
+            f"level must be at least {LEAST_LEVEL:g}, and below 1 by 1e-15 or more; got "
             f"{share:.17g}"
         )
     return quantile

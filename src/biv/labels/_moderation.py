@@ -13,8 +13,8 @@ from biv.labels._noisy_labels import (
 )
 
 DEGREES = np.geomspace(0.5, 1e5, 60)  # of freedom that are tried; the last is endless
-FEWEST_DEGREES, BISECTIONS = 4.0, 60
-MOST_SPREADS = 10_000  # of more, the distribution of the variances is fitted to evenly spaced ones
+MIN_DEGREES, BISECTIONS = 4.0, 60
+MAX_SPREADS = 10_000  # of more, the distribution of the variances is fitted to evenly spaced ones
 
 
 def moderated(squares: Array, freedom: npt.NDArray[np.int64], total: int | None = None) -> Array:
@@ -37,7 +37,7 @@ def moderated(squares: Array, freedom: npt.NDArray[np.int64], total: int | None 
 
 def variance_of_t(nu: Any) -> Any:
     """The variance of a t distribution, with its degrees of freedom taken for 4 at least."""
-    nu = np.maximum(nu, FEWEST_DEGREES)
+    nu = np.maximum(nu, MIN_DEGREES)
     return nu / (nu - 2.0)
 
 
@@ -46,7 +46,7 @@ def _prior(squares: Array, d: Array) -> tuple[float, float]:
 
     s² = squares/d is s₀² times an F variable of (d, d₀) degrees of freedom.
     """
-    if (step := len(d) // MOST_SPREADS) > 1:
+    if (step := len(d) // MAX_SPREADS) > 1:
         chosen = np.lexsort((squares, d))[step // 2 :: step]
         squares, d = squares[chosen], d[chosen]
     prior, mean = DEGREES[:, None], squares.sum() / d.sum()

@@ -91,7 +91,7 @@ def pair(
         place = tuple(lost.nonzero()[0].tolist())
         raise ValueError(
             f"{' and '.join(sources)} must give labels and variances that {variance.dtype} has "
-            f"room for; found y = {y[place]:g} with variance {variance[place]:g} at index {place}: "
+            f"room for; got y = {y[place]:g} with variance {variance[place]:g} at index {place}: "
             "choose another unit or a wider dtype"
         )
     if isinstance(given, Tensor):
@@ -109,10 +109,10 @@ def width(values: Tensor, axis: int) -> Tensor:
 
 def count_along(name: str, values: Tensor, axis: int, least: int) -> int:
     if not -values.ndim <= axis < values.ndim:
-        raise ValueError(f"axis must be one of {name}, {values.ndim}; found {axis}")
+        raise ValueError(f"axis must be one of {name}, {values.ndim}; got {axis}")
     if values.shape[axis] < least:
         raise ValueError(
-            f"{name} must be {least} or more along axis {axis}; found {values.shape[axis]}"
+            f"{name} must be {least} or more along axis {axis}; got {values.shape[axis]}"
         )
     return values.shape[axis]
 

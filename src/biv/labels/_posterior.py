@@ -56,14 +56,13 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
             variances.append(float(h @ covariance @ h))
         if not math.isfinite(labels[-1] + variances[-1]):
             raise ValueError(
-                "means and covariances must be such that labels and variances are finite; found "
+                "means and covariances must be such that labels and variances are finite; got "
                 f"y = {labels[-1]:g} with variance {variances[-1]:g} in state {len(labels) - 1}"
             )
     if min(variances) < 0:
         row = int(np.argmin(variances))
         raise ValueError(
-            f"covariances must not be negative; found a variance of {variances[row]:g} in state "
-            f"{row}"
+            f"covariances must not be negative; got a variance of {variances[row]:g} in state {row}"
         )
     if one:
         return NoisyLabels(np.float64(labels[0]), np.float64(variances[0]))
@@ -89,7 +88,7 @@ def _state(state: Any) -> tuple[Array, Array]:
             raise TypeError(
                 f"a state must have a mean ({', '.join(MEANS)}) and a covariance "
                 f"({', '.join(COVARIANCES)}), or be a pair of them; "
-                f"found {validation.describe(state)}"
+                f"got {validation.describe(state)}"
             )
         mean, covariance = found
     m = real_numbers("mean", mean).reshape(-1)  # a column vector, in some libraries
@@ -97,7 +96,7 @@ def _state(state: Any) -> tuple[Array, Array]:
     if p.shape != (len(m), len(m)):
         raise ValueError(
             f"a covariance must have shape ({len(m)}, {len(m)}), as its mean has {len(m)} numbers; "
-            f"found {p.shape}"
+            f"got {p.shape}"
         )
     return m, p
 
@@ -106,10 +105,10 @@ def _weights(component: int | Sequence[float], size: int) -> Array:
     if np.ndim(component) == 0:
         place = validation.integer("component", component, at_least=-size)
         if place >= size:
-            raise ValueError(f"component must be one of {size}, from 0 on; found {place}")
+            raise ValueError(f"component must be one of {size}, from 0 on; got {place}")
         one: Array = np.eye(size)[place]
         return one
     h = real_numbers("component", component)
     if h.shape != (size,):
-        raise ValueError(f"component must be a number or {size} weights; found shape {h.shape}")
+        raise ValueError(f"component must be a number or {size} weights; got shape {h.shape}")
     return h

@@ -16,7 +16,7 @@ from biv.labels._noisy_labels import (
 from biv.labels._repeats import columns, group_means, group_sums, repeats
 
 ROUNDS, CLOSE = 5_000, 1e-10  # of the conjugate gradients that solve for raters' biases
-MOST_RATERS = 5_000  # of more, the uncertainty of their biases is simulated: no matrix of gigabytes
+MAX_RATERS = 5_000  # of more, the uncertainty of their biases is simulated: no matrix of gigabytes
 SIMULATIONS = 64
 
 
@@ -44,7 +44,7 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
 
     Up to 5,000 raters, L is inverted: 1,000 raters take about three seconds, and 5,000 about half a
     minute and 1 GB. Beyond that, the second term is estimated from 64 simulated sets of ratings,
-    which leaves it uncertain by 18 % and takes 64 times as long as the fit of the biases.
+    which leaves it uncertain by 18% and takes 64 times as long as the fit of the biases.
 
     Args:
         items: What was rated, (ratings,): numbers or text.
@@ -74,7 +74,7 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     people, rater = np.unique(who, return_inverse=True)
     if (groups := _groups(place, rater, len(names), len(people))) > 1:
         raise ValueError(
-            "the rater-item graph must be connected, so that biases can be compared; found "
+            "the rater-item graph must be connected, so that biases can be compared; got "
             f"{groups} groups without a common item: have some items rated by both, or leave out "
             "raters"
         )
@@ -140,7 +140,7 @@ def _uncertainty(
     Returns the variance that they add to its label, and the expected sum of squares of its
     residuals as a share of n - 1.
     """
-    if people > MOST_RATERS:
+    if people > MAX_RATERS:
         added, squares = _simulated(place, rater, counts, people)
     else:
         order = np.argsort(place, kind="stable")

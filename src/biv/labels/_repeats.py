@@ -72,14 +72,14 @@ def columns(
     given = np.asarray(items)
     if numbers.ndim != 1 or given.shape != numbers.shape:
         raise ValueError(
-            f"{label} and {name} must be two columns of equal length; found shapes "
+            f"{label} and {name} must be two columns of equal length; got shapes "
             f"{given.shape} and {numbers.shape}"
         )
     if not len(numbers):
         raise ValueError(f"{name} must not be empty")
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        raise ValueError(f"{name} must be finite; found {numbers[row]} in row {row}")
+        raise ValueError(f"{name} must be finite; got {numbers[row]} in row {row}")
     refuse_extremes(name, numbers, LARGEST)
     return given, numbers
 

@@ -21,7 +21,7 @@ from biv.labels._noisy_labels import (
     width,
 )
 
-FEWEST_SAMPLES = 4  # below, the variance of a t distribution is infinite
+MIN_SAMPLES = 4  # below, the variance of a t distribution is infinite
 
 
 @helps_with("error-bars")
@@ -56,7 +56,7 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
         array([3.])
     """
     tensor = to_tensor("values", values)
-    count = count_along("values", tensor, axis, FEWEST_SAMPLES)
+    count = count_along("values", tensor, axis, MIN_SAMPLES)
     spread = tensor.double().var(dim=axis, correction=1)
     factor = (1 + 1 / count) * (count - 1) / (count - 3)
     sources = {"values": largest(tensor, axis)}
@@ -84,7 +84,7 @@ def ensemble(
     **Correlated members.** Members that were trained on the same data, or share an architecture,
     share part of their errors, and agree with each other better than with the truth. Their spread
     does not show it: the variance for the default correlation of 0 is then too small, for five
-    members by a factor of 2.7 at r = .5 and 16 at r = .9 where their own variances are 0, and of
+    members by a factor of 2.7 at r = 0.5 and 16 at r = 0.9 where their own variances are 0, and of
     2.4 and 9 where these are a tenth of what independent members would spread by. r is the
     correlation of the members' means about the mean of the distribution that the truth is drawn
     from; the errors of two members then have a correlation of (1 + r)/2, their own variances apart.
@@ -119,8 +119,7 @@ def ensemble(
     own = to_tensor("variances", variances)
     if own.shape != tensor.shape:
         raise ValueError(
-            f"variances must have the shape of means, {tuple(tensor.shape)}; "
-            f"found {tuple(own.shape)}"
+            f"variances must have the shape of means, {tuple(tensor.shape)}; got {tuple(own.shape)}"
         )
     require_non_negative("variances", own)
     count = count_along("means", tensor, axis, 2)

@@ -98,7 +98,7 @@ def require_outputs(target: Tensor, expected: Sequence[int]) -> None:
         raise ValueError(
             "target must have the same last dimension in every micro-batch of a window with "
             f"per_output=True, {expected[0] if expected else 'shape (N,)'}; "
-            f"found shape {tuple(target.shape)}"
+            f"got shape {tuple(target.shape)}"
         )
 
 
@@ -159,7 +159,7 @@ def _require_agreement(group: ProcessGroup, failed: float, most: float, fewest: 
     if most != -fewest:
         raise ValueError(
             "target must have the same last dimension on every rank with per_output=True; "
-            f"found {-fewest:g} on one and {most:g} on another (0: a single output)"
+            f"got {-fewest:g} on one and {most:g} on another (0: a single output)"
         )
 
 
@@ -198,7 +198,7 @@ def require_group(group: object) -> None:
     if group is None:
         return
     if not dist.is_available() or not isinstance(group, dist.ProcessGroup):
-        _no_group(f"found {validation.describe(group)}")
+        _no_group(f"got {validation.describe(group)}")
     if dist.get_rank(group) < 0:
         _no_group("this process is not a member of the group given")
 

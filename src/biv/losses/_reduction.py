@@ -211,7 +211,7 @@ def elementwise(base: Base, pred: Tensor, target: Tensor) -> Tensor:
     if not isinstance(loss, Tensor) or loss.shape != pred.shape:
         raise ValueError(
             f"base must return one loss an element, a tensor of shape {tuple(pred.shape)} "
-            f"(as reduction='none' does); found {validation.describe(loss)}{see('base')}"
+            f"(as reduction='none' does); got {validation.describe(loss)}{see('base')}"
         )
     return loss
 
@@ -225,7 +225,7 @@ def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
     names = ", ".join(repr(name) for name in BASES)
     raise ValueError(
         f"base must be one of {names} or a callable giving elementwise losses; "
-        f"found {validation.describe(base)}{see('base')}"
+        f"got {validation.describe(base)}{see('base')}"
     )
 
 
@@ -254,7 +254,7 @@ class LossFormula:
         """The labels of one batch, checked."""
         if variance is None and not self.weighting.variance_is_optional:
             raise TypeError(
-                "variance must be a torch.Tensor; found None: only the L2 loss can do without"
+                "variance must be a torch.Tensor; got None: only the L2 loss can do without"
                 f"{named('loss')}"
             )
         return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
@@ -295,7 +295,7 @@ class LossFormula:
         if look and not bool(weighed.denominator.isfinite().all()):
             raise ValueError(
                 "sample_weight must be such that the sum of all weights is finite in "
-                f"{weighed.weights.dtype}; found an overflow: divide it by its largest"
+                f"{weighed.weights.dtype}; got an overflow: divide it by its largest"
             )
         return weighed.sums(self.base, pred)
 

@@ -216,7 +216,7 @@ class AbsoluteBIV(Weighting):
         if self.policy.reads_batch:
             raise ValueError(
                 "epsilon must be a number for pairs of different batches to add up; "
-                f"found {self.policy}: use window(), which resolves it once on all of them"
+                f"got {self.policy}: use window(), which resolves it once on all of them"
                 f"{see('epsilon')}"
             )
         _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
@@ -226,7 +226,7 @@ def _require_finite_products(scope: Scope, largest: Tensor) -> None:
     least = (scope.smallest_variance + scope.epsilon).to(largest.dtype)
     if bool((largest / _unit(largest) / least).isinf().any()):
         raise ValueError(
-            "sample_weight / (variance + epsilon) must be finite; found a sample_weight of "
+            "sample_weight / (variance + epsilon) must be finite; got a sample_weight of "
             f"{float(largest):g} beside a smallest variance + epsilon of {float(least.min()):g}: "
             "pass a larger epsilon, or smaller sample weights"
         )
@@ -239,6 +239,6 @@ def _require_finite_weights(scope: Scope, remedy: str) -> None:
         variance = scope.smallest_variance[infinite][0].item()
         raise ValueError(
             "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
-            f"finite; found variance {variance:g} and epsilon "
+            f"finite; got variance {variance:g} and epsilon "
             f"{float(least[infinite][0]) - variance:g}: {remedy}{see('epsilon')}"
         )

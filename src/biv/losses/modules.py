@@ -254,13 +254,13 @@ def _rows(
     """One tuple a micro-batch; a column that was not given is None throughout."""
     count = len(targets)
     if not count:
-        raise ValueError("targets must hold at least one micro-batch; found none")
+        raise ValueError("targets must hold at least one micro-batch; got none")
     filled: list[Sequence[Tensor | None]] = []
     for name, given in columns.items():
         column = [None] * count if given is None else _column(name, given)
         if len(column) != count:
             raise ValueError(
-                f"{name} must hold one entry a micro-batch, {count}; found {len(column)}"
+                f"{name} must hold one entry a micro-batch, {count}; got {len(column)}"
             )
         filled.append(column)
     return list(zip(targets, *filled, strict=True))
@@ -269,8 +269,7 @@ def _rows(
 def _column(name: str, given: Iterable[Entry]) -> list[Entry]:
     if isinstance(given, Tensor):  # which would pass for one micro-batch a row
         raise TypeError(
-            f"{name} must be a list with one tensor a micro-batch; "
-            f"found {validation.describe(given)}"
+            f"{name} must be a list with one tensor a micro-batch; got {validation.describe(given)}"
         )
     return list(given)
 

@@ -92,7 +92,7 @@ def get(name: str) -> LossInfo:
     """
     if name not in _LOSSES:
         known = ", ".join(map(repr, _LOSSES))
-        raise ValueError(f"loss must be one of {known}; found {name!r}")
+        raise ValueError(f"loss must be one of {known}; got {name!r}")
     return _LOSSES[name]
 
 
@@ -118,7 +118,7 @@ def error_bars_missing(setting: Setting) -> ValueError:
     """Return the error of a setting that needs error bars where there are none."""
     return ValueError(
         Message(
-            "{setting} needs {variance} or {std}; found neither{page}",
+            "{setting} needs {variance} or {std}; got neither{page}",
             setting=setting,
             variance=Setting("y_var"),
             std=Setting("y_std"),

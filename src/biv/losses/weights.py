@@ -151,14 +151,14 @@ def reduced_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
         asked = [operator.index(d) for d in (dim if isinstance(dim, Sequence) else (dim,))]
     except TypeError:
         raise TypeError(
-            f"dim must be an integer, a sequence of them or None; found {validation.describe(dim)}"
+            f"dim must be an integer, a sequence of them or None; got {validation.describe(dim)}"
         ) from None
     for d in asked:
         if not -ndim <= d < ndim:
-            raise ValueError(f"dim must be in [{-ndim}, {ndim - 1}]; found {d}")
+            raise ValueError(f"dim must be in [{-ndim}, {ndim - 1}]; got {d}")
     dims = tuple(d % ndim for d in asked)
     if len(set(dims)) < len(dims) or not dims:
-        raise ValueError(f"dim must name each dimension once; found {dim}")
+        raise ValueError(f"dim must name each dimension once; got {dim}")
     return dims
 
 
@@ -174,6 +174,6 @@ def _broadcastable_epsilon(epsilon: Any, variance: Tensor) -> float | Tensor:
     except RuntimeError:
         raise ValueError(
             f"epsilon must broadcast against variance, {tuple(variance.shape)}; "
-            f"found {tuple(tensor.shape)}"
+            f"got {tuple(tensor.shape)}"
         ) from None
     return tensor.to(variance.dtype)

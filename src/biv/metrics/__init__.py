@@ -6,9 +6,10 @@ beside (N, D). The noise is taken to be independent of the predictions: score pr
 that the model was **not** fitted on.
 
 σ² is taken to be known. If each σ² was estimated from a few repeats of its label, those that are
-small by chance get the largest weights: with three repeats, a model whose mean squared error is .10
-scores about .4, and the factor by which σ² seems to be off falls far below 1. Shrink such variances
-with :func:`biv.labels.repeats` first, or score with ``weighted=False``, which stays unbiased.
+small by chance get the largest weights: with three repeats, a model whose mean squared error is
+0.10 scores about 0.4, and the factor by which σ² seems to be off falls far below 1. Shrink such
+variances with :func:`biv.labels.repeats` first, or score with ``weighted=False``, which stays
+unbiased.
 """
 
 from biv.metrics._scores import Score

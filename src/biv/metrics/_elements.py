@@ -49,7 +49,7 @@ def elements(
     if not bool(used.any()):
         raise ValueError(
             "target must hold at least one element that is not NaN and has finite variance; "
-            f"found none of {y.numel()}"
+            f"got none of {y.numel()}"
         )
     found = {name: column[used] for name, column in columns.items()}
     sizes = [float(found[name].abs().max()) for name in ("pred", "target") if name in found]
@@ -57,7 +57,7 @@ def elements(
     if 0 < largest < 1 / arrays.LARGEST:
         raise ValueError(
             f"target and its errors must not all be below {1 / arrays.LARGEST:g}, for their "
-            f"powers not to vanish; found {largest:g} at most: choose another unit"
+            f"powers not to vanish; got {largest:g} at most: choose another unit"
         )
     return tuple(found.values())
 
@@ -73,7 +73,7 @@ def of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[A
     if target.ndim < 2:
         raise ValueError(
             "target must have its outputs in the last dimension, (N, D), with per_output=True; "
-            f"found shape {tuple(target.shape)}"
+            f"got shape {tuple(target.shape)}"
         )
     for name, given in tensors.items():
         if name in ("pred", "other"):

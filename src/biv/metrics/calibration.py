@@ -16,8 +16,8 @@ from biv.metrics._scores import Score
 from biv.metrics.sample_size import raised_to_sample_size
 
 READINGS = {"variance": 1, "std": 2, "precision": -1, "inverse std": -2}  # σ² is the column to it
-FEWEST_READ = 500  # labels: of fewer, most slips are missed, and outliers look like one
-MOST_READ = 20_000  # labels: more would take time and tell nothing more
+MIN_READ = 500  # labels: of fewer, most slips are missed, and outliers look like one
+MAX_READ = 20_000  # labels: more would take time and tell nothing more
 FAR_BETTER = 4.0  # standard errors
 FOLLOWING = 0.15  # rank correlation with the residuals, beyond which error bars follow the noise
 
@@ -65,7 +65,7 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
     if len(v) < 3 or not bool(v.max() > v.min()):
         raise ValueError(
             "variance must differ between labels, three at least, for its factor to be told from "
-            f"the model's own error; found {len(v)} in [{v.min():g}, {v.max():g}]"
+            f"the model's own error; got {len(v)} in [{v.min():g}, {v.max():g}]"
         )
     square, scale = (f - y).square(), float(v.max())
     w = relative_weights(v, _likely_ratio(square, v)).square()
@@ -120,7 +120,7 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
         bars made from the noisy label do: they have a shape of their own. With fewer than 500
         labels it is always None. **None does not show that the column was read correctly**: with
         normal noise, error bars that vary by a factor of 1.6 to 2 and a model whose own error is
-        small beside them, σ passed for σ² is found in 40 to 90 % of draws of 1,000 labels and in
+        small beside them, σ passed for σ² is found in 40 to 90% of draws of 1,000 labels and in
         nearly all of 3,000. With heavy tails (Student's t, 3 degrees of freedom) it is found in
         one draw of ten of 3,000 labels, and with one outlier of 20 σ per hundred labels in none of
         10,000. A model's error that grows as σ² does, or a placeholder in many rows, may be taken
@@ -139,13 +139,13 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
         >>> misread(np.zeros(3000), target, sigma**2)
     """
     if taken not in READINGS:
-        raise ValueError(f"taken must be one of {', '.join(READINGS)}; found {taken!r}")
+        raise ValueError(f"taken must be one of {', '.join(READINGS)}; got {taken!r}")
     f, y, v = elements(target, variance, pred, largest_variance=math.inf)
     used = v > 0
-    stride = -(-int(used.sum()) // MOST_READ) or 1
+    stride = -(-int(used.sum()) // MAX_READ) or 1
     residual, v = (f - y)[used][::stride], v[used][::stride]
     square = residual.square()
-    if len(v) < FEWEST_READ or not bool(v.max() > v.min()) or not bool(square.any()):
+    if len(v) < MIN_READ or not bool(v.max() > v.min()) or not bool(square.any()):
         return None
     if abs(rank_correlation(residual.numpy(), v.numpy())) > FOLLOWING:
         return None

@@ -131,9 +131,7 @@ def estimate_label_variance(
     count = torch.ones_like(y) if count is None else count
     n = float(count.sum())
     if n < 2:
-        raise ValueError(
-            f"target must hold at least two elements of finite variance; found {n:.0f}"
-        )
+        raise ValueError(f"target must hold at least two elements of finite variance; got {n:.0f}")
 
     def around(mean: Tensor) -> Tensor:
         each = (y - mean).square()

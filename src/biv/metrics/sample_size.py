@@ -93,5 +93,5 @@ def raised_to_sample_size(estimate: float, variance: Tensor, count: Tensor | Non
 
     if bool(rests_on_enough(torch.tensor(estimate, dtype=torch.float64))):
         return estimate
-    high = 10 * variance.amax()  # weights within 21 % of each other: almost all labels count
+    high = 10 * variance.amax()  # weights within 21% of each other: almost all labels count
     return float(search.smallest_where(rests_on_enough, high * 1e-40, high))

@@ -58,7 +58,7 @@ def noise_corrected_mse(
         would no longer be unbiased. Many standard errors below 0, the variances are too large:
         was σ given for σ²? The standard error is to first order, counts the estimation of ε, and
         needs no σ² to be right. With fewer than some fifty labels, or σ² that is wrong by large
-        factors in many rows, it may still be 10 to 20 % too small.
+        factors in many rows, it may still be 10 to 20% too small.
 
     Identities: σ² = 0 gives the mean squared error, and equal variances that less σ²; adding a
     number to f and ỹ changes nothing; scaling both by c, σ² and ε by c², scales both results by c².
@@ -243,13 +243,13 @@ def reduced_chi_squared(
     offset = float(validation.real_number("epsilon", epsilon, validation.NON_NEGATIVE))
     if not offset and bool((v == 0).any()):
         raise ValueError(
-            "variance must be positive where epsilon is 0; found 0 in "
+            "variance must be positive where epsilon is 0; got 0 in "
             f"{int((v == 0).sum())} elements: pass an epsilon > 0 or leave them out"
         )
     parameters = validation.integer("parameters", parameters, at_least=0)
     if len(v) <= parameters:
         raise ValueError(
-            f"parameters must be fewer than the labels used, {len(v)}; found {parameters}"
+            f"parameters must be fewer than the labels used, {len(v)}; got {parameters}"
         )
     ratio = (f - y).square() / (v + offset)
     wanted = "large enough for (pred - target)²/(variance + epsilon) to have a finite square"
@@ -264,7 +264,7 @@ def _mse_weights(
 ) -> Tensor:
     if not weighted:
         if epsilon is not None:
-            raise ValueError(f"epsilon must be None with weighted=False; found {epsilon!r}")
+            raise ValueError(f"epsilon must be None with weighted=False; got {epsilon!r}")
         return torch.ones_like(variance)
     if epsilon is None:
         epsilon = raised_to_sample_size(paule_mandel(residual, variance), variance)

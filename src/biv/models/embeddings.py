@@ -41,11 +41,11 @@ class Periodic:
         given: object = self.columns
         if not isinstance(given, Iterable):
             found = validation.describe(given)
-            raise TypeError(f"columns must be a tuple of integers; found {found}")
+            raise TypeError(f"columns must be a tuple of integers; got {found}")
         columns = tuple(validation.integer("columns", column, at_least=0) for column in given)
         object.__setattr__(self, "columns", columns)
         if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"columns must name each column to embed once; found {self.columns!r}")
+            raise ValueError(f"columns must name each column to embed once; got {self.columns!r}")
         for name in ("frequencies", "width"):
             validation.integer(name, getattr(self, name), at_least=1)
         validation.real_number("scale", self.scale, validation.POSITIVE)
@@ -73,7 +73,7 @@ class PeriodicEmbedding(nn.Module):
         super().__init__()
         if not all(0 <= column < features for column in spec.columns):
             raise ValueError(
-                f"columns must lie in [0, {features - 1}], the columns of x; found {spec.columns!r}"
+                f"columns must lie in [0, {features - 1}], the columns of x; got {spec.columns!r}"
             )
         self.spec = spec
         self.others = [c for c in range(features) if c not in set(spec.columns)]

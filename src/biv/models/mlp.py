@@ -49,7 +49,7 @@ class MLP:
         periodic: object = self.periodic
         if not (periodic is None or isinstance(periodic, Periodic)):
             found = validation.describe(periodic)
-            raise TypeError(f"periodic must be a Periodic or None; found {found}")
+            raise TypeError(f"periodic must be a Periodic or None; got {found}")
         for width in self.widths:
             validation.integer("widths", width, at_least=1)
 

@@ -44,7 +44,7 @@ class ResNet18:
         validation.integer("outputs", self.outputs, at_least=1)
         if len(self.mean) != len(self.std) or not self.mean:
             raise ValueError(
-                "mean and std must have one number a channel; found "
+                "mean and std must have one number a channel; got "
                 f"{len(self.mean)} and {len(self.std)}"
             )
         for value in self.mean:
@@ -96,12 +96,12 @@ class Standardise(nn.Module):
         if images.ndim != 4 or images.shape[1] != mean.shape[1]:
             raise ValueError(
                 f"images must have shape (rows, {mean.shape[1]}, height, width); "
-                f"found {tuple(images.shape)}"
+                f"got {tuple(images.shape)}"
             )
         floats = images.is_floating_point() and images.numel() > 0
         if floats and mean.amax() > 1 >= images.amax() > 0:  # black is black on either scale
             raise ValueError(
-                f"pixels of mean {mean.amax():g} are from 0 to 255; found floats of at most "
+                f"pixels of mean {mean.amax():g} are from 0 to 255; got floats of at most "
                 f"{images.amax():g}: multiply them by 255, or give the mean and std of yours"
             )
         values = images.to(mean.dtype, memory_format=torch.channels_last)

@@ -62,7 +62,7 @@ class Stacked:
 
     def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype | None = None) -> None:
         if len(modules) < 2:
-            raise ValueError(f"a stack has at least two members; found {len(modules)}")
+            raise ValueError(f"a stack has at least two members; got {len(modules)}")
         self._template = _template(modules)
         tensors = list(self._template.parameters())
         offsets = [0]
@@ -99,7 +99,7 @@ class Stacked:
         if count < 2 or rows % ALIGNED:
             raise ValueError(
                 f"a block has at least two members and a multiple of {ALIGNED} rows; "
-                f"found {count} and {rows}"
+                f"got {count} and {rows}"
             )
         if (count, rows) not in self._rooms:
             like = self.parameters
@@ -309,12 +309,12 @@ def _template(modules: Sequence[nn.Module]) -> nn.Module:
     first = modules[0]
     if not list(first.parameters()) or not all(p.requires_grad for p in first.parameters()):
         raise TypeError(
-            f"a network must have parameters, all of them to be trained; found {first}{HELP}"
+            f"a network must have parameters, all of them to be trained; got {first}{HELP}"
         )
     for other in modules[1:]:
         if repr(other) != repr(first):
             raise ValueError(
-                f"the networks of a stack must be alike; found {first} and {other}{HELP}"
+                f"the networks of a stack must be alike; got {first} and {other}{HELP}"
             )
     return first
 
@@ -344,7 +344,7 @@ def _layers(
         elif not (type(part) is nn.ReLU and type(before) is nn.Linear):
             raise TypeError(
                 "a stack is made of nn.Sequential with nn.Linear, an nn.ReLU after it or not, and "
-                f"a PeriodicEmbedding in front or not; found {part!r} at position {position}: "
+                f"a PeriodicEmbedding in front or not; got {part!r} at position {position}: "
                 f"train_reference takes any module{HELP}"
             )
         before = part

@@ -55,7 +55,7 @@ def find(name: str, among: dict[str, Artefact]) -> Artefact:
         if asked in (artefact.name, artefact.label.lower()):
             return artefact
     names = ", ".join(f"{a.name} ({a.label})" for a in among.values())
-    raise ValueError(f"an artefact must be one of {names}; found {name!r}")
+    raise ValueError(f"an artefact must be one of {names}; got {name!r}")
 
 
 def _cutoffs(grid: Grid, noise: Noise, multiples: Sequence[float]) -> list[Line]:
@@ -80,11 +80,11 @@ def _table(grid: Grid) -> Artefact:
 
 def _l2_var(grid: Grid) -> Artefact:
     noises = {
-        "Gamma α=.25": gamma(0.25),
+        "Gamma α=0.25": gamma(0.25),
         "Gamma α=1": gamma(1.0),
         "uniform V=0": Noise("uniform", 0.0),
         "uniform V=V_max": Noise("uniform", 1.0),
-        "binary p=.5": Noise("binary", 0.5),
+        "binary p=0.5": Noise("binary", 0.5),
     }
     lines = [grid.line(label, noise, L2) for label, noise in noises.items()]
     panel = LinePanel("", (*lines, grid.truth))
@@ -114,8 +114,8 @@ def _gamma_cutoffs(grid: Grid) -> Artefact:
 
 def _ablation_lines(grid: Grid) -> tuple[Line, ...]:
     losses = {
-        "ε=.05, normalised (BIV)": BIV,
-        "ε=.05, not normalised": Loss("iv", epsilon=EPSILON),
+        "ε=0.05, normalised (BIV)": BIV,
+        "ε=0.05, not normalised": Loss("iv", epsilon=EPSILON),
         "ε=0, normalised": Loss("biv", epsilon=0.0),
         "ε=0, not normalised (IV)": IV,
     }
@@ -154,7 +154,7 @@ def _epsilon_binary(grid: Grid) -> Artefact:
     return Artefact(
         "fig08",
         "epsilonBinary",
-        "ε under binary noise, half the labels almost clean (p=.5)",
+        "ε under binary noise, half the labels almost clean (p=0.5)",
         panels,
     )
 

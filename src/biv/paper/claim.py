@@ -148,5 +148,5 @@ def find(number: str, among: Mapping[int, Claim]) -> Claim:
         return among[int(number)]
     numbers = ", ".join(str(n) for n in among)
     raise ValueError(
-        f"a claim must be one of {numbers} (what this data set has the rows for); found {number!r}"
+        f"a claim must be one of {numbers} (what this data set has the rows for); got {number!r}"
     )

@@ -65,10 +65,10 @@ Parts = Iterable[Part]
 
 def _only_the_mean(grid: _Lines) -> Parts:
     noises = {
-        "Gamma α=.25": gamma(0.25),
+        "Gamma α=0.25": gamma(0.25),
         "uniform V=0": Noise("uniform", 0.0),
         "uniform V=V_max": Noise("uniform", 1.0),
-        "binary p=.5": Noise("binary", 0.5),
+        "binary p=0.5": Noise("binary", 0.5),
     }
     for label, noise in noises.items():
         what = f"L2: {label} / Gamma α=1"
@@ -109,7 +109,7 @@ def _gamma(grid: _Lines) -> Parts:
 def _best_cutoff(grid: _Lines) -> Parts:
     """No cutoff of the paper's table is the best at both ends: each is beaten at one of them.
 
-    By those that the paper has as the best: C=μ at α=1, and C=μ/4 at α=.25.
+    By those that the paper has as the best: C=μ at α=1, and C=μ/4 at α=0.25.
     """
     beaten = ((1.0, 1.0, 1 / 20), (1.0, 1.0, 1 / 4), (0.25, 1 / 4, 1.0), (0.25, 1 / 4, 5.0))
     for alpha, best, other in beaten:
@@ -190,7 +190,7 @@ def _epsilon(grid: _Lines) -> Parts:
         yield Contrast(f"ε={good:g} / L2", "below", at(good), grid.lowest(gamma(1.0), L2))
     noise = Noise("binary", 0.5)
     large = grid.lowest(noise, Loss("biv", epsilon=100.0))
-    yield Contrast("binary p=.5: ε=100 / L2", "equal", large, grid.lowest(noise, L2))
+    yield Contrast("binary p=0.5: ε=100 / L2", "equal", large, grid.lowest(noise, L2))
 
 
 def _ablation(grid: _Lines) -> Parts:
@@ -308,7 +308,7 @@ _CLAIMS: tuple[tuple[str, Callable[[_Lines], Parts]], ...] = (
     ("L2 depends on P(σ²) only through its mean", _only_the_mean),
     ("Noise of mean μ_P doubles the lowest L2 loss", _noise_doubles),
     (
-        "Binary noise: BIV is as good as the cutoff between, both better than L2; p=.9 as GT",
+        "Binary noise: BIV is as good as the cutoff between, both better than L2; p=0.9 as GT",
         _binary,
     ),
     ("Gamma α≤1: BIV is better than L2 and than every cutoff", _gamma),
@@ -317,8 +317,8 @@ _CLAIMS: tuple[tuple[str, Callable[[_Lines], Parts]], ...] = (
     ("For α>1 it shrinks", _shrinks),
     ("Uniform noise: nothing to gain at V=0, a little at V_max/2, clearly at V_max", _uniform),
     ("Uniform noise: every cutoff below b is worse than L2", _uniform_cutoffs),
-    ("IV worsens as α falls, and diverges at .25", _iv),
-    ("ε: best near .05, good over .01–.1, L2 when it is large", _epsilon),
+    ("IV worsens as α falls, and diverges at 0.25", _iv),
+    ("ε: best near 0.05, good over 0.01–0.1, L2 when it is large", _epsilon),
     (
         "ε lowers the loss and the variability of training; normalisation matters at ε=0, hardly "
         "at ε>0 with Adam",

@@ -101,7 +101,7 @@ def _among(what: str, asked: Sequence[str], known: Sequence[str]) -> list[str]:
     plain = {_spelled(name): name for name in known}
     for name in asked:
         if _spelled(name) not in plain:
-            raise ValueError(f"a {what} must be one of {', '.join(known)}; found {name!r}")
+            raise ValueError(f"a {what} must be one of {', '.join(known)}; got {name!r}")
     return [plain[_spelled(name)] for name in asked]
 
 
@@ -120,7 +120,7 @@ class Grid:
             self.blank = Run(dataset, CLEAN, L2, seed=0, **FACES[preset.name]._asdict())
             return
         if preset.only_faces:
-            raise ValueError(f"the {preset.name} preset is for utkface; found {dataset}")
+            raise ValueError(f"the {preset.name} preset is for utkface; got {dataset}")
         rows = ROWS[dataset]
         self.blank = Run(
             dataset,

@@ -100,7 +100,7 @@ class Run:
         _one_of("dataset", self.dataset, ("bike", "bike2011", "utkface"))
         if (self.dataset == "utkface") != (self.pixels is not None):
             found = shortened(self.pixels)
-            raise ValueError(f"pixels are for images, and images need them; found {found}")
+            raise ValueError(f"pixels are for images, and images need them; got {found}")
         _one_of("test_region", self.test_region, ("all", "quiet", "noisy"))
         object.__setattr__(self, "learning_rate", float(self.learning_rate))
 
@@ -126,7 +126,7 @@ class Run:
         if version != VERSION:
             found = shortened(version)
             raise ValueError(
-                f"a run of version {VERSION} was expected; found version {found}: use the release "
+                f"a run of version {VERSION} was expected; got version {found}: use the release "
                 "of biv that wrote it"
             )
         return typed_json.decode(text, cls)
@@ -140,4 +140,4 @@ class Run:
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         names = ", ".join(repr(one) for one in allowed)
-        raise ValueError(f"{name} must be one of {names}; found {shortened(value)}")
+        raise ValueError(f"{name} must be one of {names}; got {shortened(value)}")

@@ -28,7 +28,7 @@ from biv.paper.spec import Run
 FORMAT = 2
 APPLICATION = 0x42495653  # "BIVS": how a file is known to be a store of ours
 PATIENCE = 120.0  # seconds to wait for another process that is writing
-PIECE, MOST_PIECES = 1_000_000, 1000  # steps of SQLite: a connection may take a billion
+PIECE, MAX_PIECES = 1_000_000, 1000  # steps of SQLite: a connection may take a billion
 COLUMNS = {
     "runs": ("key", "spec", "error", "diverged_at", "summary", "provenance"),
     "curves": ("key", "name", "data"),
@@ -134,7 +134,7 @@ class Store:
             )
         if version != FORMAT:
             raise ValueError(
-                f"{self.path} must be a store of version {FORMAT}; found version {version}: use "
+                f"{self.path} must be a store of version {FORMAT}; got version {version}: use "
                 "the release of biv that wrote it, or begin another store"
             )
         _require_tables(connection)
@@ -206,7 +206,7 @@ class Store:
     def _reason(self, error: sqlite3.OperationalError) -> str:
         if str(error) == "interrupted":
             return (
-                f"its queries take more than {PIECE * MOST_PIECES:,} steps: it is damaged, or not "
+                f"its queries take more than {PIECE * MAX_PIECES:,} steps: it is damaged, or not "
                 "a store of runs"
             )
         if "locked" not in str(error) and self._journal.exists():
@@ -342,7 +342,7 @@ def _steps(stopped: list[BaseException]) -> Iterator[None]:
     the function is entered; in a generator that has been started, inside.
     """
     try:
-        for _ in range(MOST_PIECES):
+        for _ in range(MAX_PIECES):
             yield
     except GeneratorExit:  # not kept: it would keep the error that the connection ended with
         raise

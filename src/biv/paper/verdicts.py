@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-EQUAL_WITHIN = 0.05  # an equality holds when the whole interval lies within ±5 %
+EQUAL_WITHIN = 0.05  # an equality holds when the whole interval lies within ±5%
 
-# 97.5 % points of Student's t with 1, 2, ... degrees of freedom (scipy.stats.t.ppf(0.975, df)).
+# 97.5% points of Student's t with 1, 2, ... degrees of freedom (scipy.stats.t.ppf(0.975, df)).
 T_975 = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
     2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
@@ -26,7 +26,7 @@ class PairedRatio:
         what: In words.
         claimed: "below", "above" or "equal"; "shown" of what is told beside and decides nothing.
         ratio: The geometric mean of the seeds' ratios.
-        low: The lower end of its 95 % interval.
+        low: The lower end of its 95% interval.
         high: The upper end.
         seeds: How many pairs there are.
         ran: Whether both have runs at all; one that did not stay finite may still have no number.

@@ -251,7 +251,7 @@ def columns_of(table: Any, places: Sequence[int] | None = None) -> Iterator[tupl
         else:
             raise ValueError(
                 f"column {shortened(table.columns[place])} must hold numbers, truth values or "
-                f"categories; found {column.dtype}: turn dates into numbers first, days say"
+                f"categories; got {column.dtype}: turn dates into numbers first, days say"
             )
 
 
@@ -260,7 +260,7 @@ def _floats(column: Any, name: object) -> Array:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
         raise ValueError(
-            f"column {shortened(name)} must be finite; found an integer too large"
+            f"column {shortened(name)} must be finite; got an integer too large"
         ) from None
 
 
@@ -268,5 +268,5 @@ def _finite(values: Array, name: object) -> Array:
     infinite = np.isinf(values)
     if infinite.any():
         row = int(np.flatnonzero(infinite)[0])
-        raise ValueError(f"column {shortened(name)} must be finite; found infinity in row {row}")
+        raise ValueError(f"column {shortened(name)} must be finite; got infinity in row {row}")
     return values

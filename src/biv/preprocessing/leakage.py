@@ -14,11 +14,11 @@ from biv._utils.rank_correlation import rank_correlation
 Floats = npt.NDArray[np.float64]
 
 DISTINCT = 0.95  # share of the filled cells; with more distinct texts, a column is an identifier
-FEWEST_CELLS = 20  # filled cells that this is judged on
-FEWEST_INTEGERS, DISTINCT_IDS = 100, 0.5  # the same for integers, and for those named like ids
+MIN_CELLS = 20  # filled cells that this is judged on
+MIN_INTEGERS, DISTINCT_IDS = 100, 0.5  # the same for integers, and for those named like ids
 ID = re.compile(r"id$|^id(?![a-z])")
 COPY = 0.9995  # |Spearman correlation| with the label
-FEWEST_ROWS, FEWEST_VALUES = 50, 20  # of a copy
+MIN_ROWS, MIN_VALUES = 50, 20  # of a copy
 RANKED_ROWS = 20_000  # a correlation is computed on at most this many rows
 
 
@@ -29,13 +29,13 @@ def is_identifier(distinct: int, filled: int) -> bool:
         >>> is_identifier(95, 100), is_identifier(94, 100), is_identifier(5, 5)
         (True, False, False)
     """
-    return filled >= FEWEST_CELLS and distinct >= DISTINCT * filled
+    return filled >= MIN_CELLS and distinct >= DISTINCT * filled
 
 
 def integer_ids(columns: Iterable[tuple[Any, Floats]]) -> Iterator[Any]:
     """Yield the names of integer columns that look like identifiers.
 
-    Of at least 100 known cells, all are integers and 95 % are distinct; 50 % are enough where the
+    Of at least 100 known cells, all are integers and 95% are distinct; 50% are enough where the
     name ends with "id" or begins with the word "id".
 
     Example:
@@ -45,7 +45,7 @@ def integer_ids(columns: Iterable[tuple[Any, Floats]]) -> Iterator[Any]:
     """
     for name, values in columns:
         known = values[~np.isnan(values)]
-        if len(known) < FEWEST_INTEGERS or (known != np.floor(known)).any():
+        if len(known) < MIN_INTEGERS or (known != np.floor(known)).any():
             continue
         share = DISTINCT_IDS if ID.search(str(name).lower()) else DISTINCT
         if len(np.unique(known)) >= share * len(known):
@@ -70,11 +70,11 @@ def label_copies(columns: Iterable[tuple[Any, Floats]], y: Floats) -> dict[Any, 
     found = {}
     for name, values in columns:
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(y))
-        if len(known) < FEWEST_ROWS:
+        if len(known) < MIN_ROWS:
             continue
         known = known[:: -(-len(known) // RANKED_ROWS)]
         one, two = values[known], y[known]
-        if min(len(np.unique(one)), len(np.unique(two))) < FEWEST_VALUES:
+        if min(len(np.unique(one)), len(np.unique(two))) < MIN_VALUES:
             continue
         correlation = rank_correlation(one, two)
         if abs(correlation) >= COPY:

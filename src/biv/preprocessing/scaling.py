@@ -50,7 +50,7 @@ class LabelScaler:
         if np.shape(self.mean) != np.shape(self.std) or np.ndim(self.mean) > 1:
             raise ValueError(
                 "mean and std must be two numbers or two arrays of shape (D,); "
-                f"found shapes {np.shape(self.mean)} and {np.shape(self.std)}"
+                f"got shapes {np.shape(self.mean)} and {np.shape(self.std)}"
             )
         object.__setattr__(self, "mean", _checked("mean", self.mean, validation.FINITE))
         object.__setattr__(self, "std", _checked("std", self.std, validation.POSITIVE))
@@ -91,14 +91,12 @@ class LabelScaler:
         if variance is None:
             labels = labels[~np.isnan(labels)]
             if labels.size <= ddof:
-                raise ValueError(f"y must hold more than {ddof} labels; found {labels.size}")
+                raise ValueError(f"y must hold more than {ddof} labels; got {labels.size}")
             mean, spread = float(labels.mean()), float(labels.var(ddof=ddof))
         else:
             mean, spread = metrics.label_moments(labels, variance)
         if not spread > 0:
-            raise ValueError(
-                f"y must vary, for its variance to become 1; found variance {spread:g}"
-            )
+            raise ValueError(f"y must vary, for its variance to become 1; got variance {spread:g}")
         return cls(mean, math.sqrt(spread))
 
     @classmethod
@@ -150,7 +148,7 @@ class LabelScaler:
         if shape and shape[-1] != outputs and not (one_a_row and len(shape) > 1 and shape[-1] == 1):
             raise ValueError(
                 f"what is scaled must have the {outputs} outputs in its last dimension, "
-                f"(N, {outputs}); found shape {tuple(shape)}"
+                f"(N, {outputs}); got shape {tuple(shape)}"
             )
         if isinstance(quantity, Tensor):
             return quantity.new_tensor(self.mean), quantity.new_tensor(self.std)
@@ -190,7 +188,7 @@ class FeatureScaler:
     def fit(cls, x: npt.NDArray[Any], *, ddof: int = 1) -> FeatureScaler:
         """Statistics of the rows of `x`: all of them in the paper, the training rows elsewhere."""
         if x.ndim != 2 or len(x) <= ddof:
-            raise ValueError(f"x must be (N, D) with N > {ddof}; found {x.shape}")
+            raise ValueError(f"x must be (N, D) with N > {ddof}; got {x.shape}")
         size = np.abs(x).max(axis=0)
         extreme = (size > 1 / SQUARABLE) | ((size < SQUARABLE) & (size > 0))
         if not extreme.any():
@@ -205,7 +203,7 @@ class FeatureScaler:
     def __call__(self, x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Rows of features to normalised units."""
         if x.ndim != 2 or x.shape[1] != len(self.mean):
-            raise ValueError(f"x must be (N, {len(self.mean)}); found {x.shape}")
+            raise ValueError(f"x must be (N, {len(self.mean)}); got {x.shape}")
         # What is constant but for rounding would be blown up to noise of unit variance.
         varies = self.std > 1e-12 * np.abs(self.mean)
         mean, std = self.mean, np.where(varies, self.std, 1.0)

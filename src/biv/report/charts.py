@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 LIGHT_PAGE, DARK_PAGE = "#f6f7f9", "#1d2026"  # behind the charts, as the style sheet has it
-Z = 1.96  # standard errors to each side of a 95 % interval
+Z = 1.96  # standard errors to each side of a 95% interval
 CONTRAST = 3.0  # what stands out enough to be seen: W3C's rule for graphics
 DARK_CONTRAST = 4.5  # thin lines on black want more
 

@@ -53,7 +53,7 @@ def _explanation(compared: ComparisonRecord) -> str:
         "Mean squared errors to the true labels, in units of the label variance "
         f"({compared.label_variance:.4g}), of rows left out: {compared.rows:,}{of} rows, "
         f"{compared.folds} folds. ± is a standard error; differences are paired; * is beyond 1.96 "
-        "of them. Intervals are 95 %, of one draw of folds: where it is close, try another --seed."
+        "of them. Intervals are 95%, of one draw of folds: where it is close, try another --seed."
     )
     if compared.weighted_scores:
         words += (

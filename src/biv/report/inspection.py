@@ -161,7 +161,7 @@ def _residuals(axes: Axes, seen: Inspection[QuickFit]) -> None:
         fmt="o",
         markersize=3,
         color=BLUE,
-        label="found, 95 %",
+        label="found, 95%",
     )
     axes.plot(x, x + fit.tau2, color=ORANGE, label="σ² + τ²")
     if (x > 0).all() and _log(x):

@@ -39,7 +39,7 @@ def _best_epoch(about: TrainingRecord) -> str:
     most = about.settings["max_epochs"]
     assert isinstance(most, int)
     if result.epoch == result.epochs < most:
-        best += " (the last few had gained less than 1 %; more --patience may find a better one)"
+        best += " (the last few had gained less than 1%; more --patience may find a better one)"
     return f"{best}. On rows that a network has not seen:"
 
 

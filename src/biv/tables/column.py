@@ -13,7 +13,7 @@ from biv.tables.part import Part, require_arrow, require_pandas
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
-MOST_LETTERS = 1000
+MAX_LETTERS = 1000
 
 
 DAY = 86_400.0
@@ -31,7 +31,7 @@ class Column:
         kind: "number"; "truth" (true and false, as 1 and 0); "category"; "date" (ISO 8601: the day,
             the day of the year, the day of the week, and the hour if there are any); "sequence"
             (texts of equal length over few letters: a category for each position). A text column
-            of which at least 95 % of 20 or more filled cells are distinct is left out.
+            of which at least 95% of 20 or more filled cells are distinct is left out.
         length: Of a sequence.
         hours: Whether a date has a time of day.
     """
@@ -43,10 +43,9 @@ class Column:
 
     def __post_init__(self) -> None:
         least = 2 if self.kind == "sequence" else 0
-        if not least <= self.length <= MOST_LETTERS:
+        if not least <= self.length <= MAX_LETTERS:
             raise ValueError(
-                f"length must lie in [{least}, {MOST_LETTERS}] for a {self.kind}; "
-                f"found {self.length}"
+                f"length must lie in [{least}, {MAX_LETTERS}] for a {self.kind}; got {self.length}"
             )
 
     def __call__(self, part: Part) -> dict[str, Any]:

@@ -37,14 +37,12 @@ class Dataset:
     def __post_init__(self) -> None:
         n, d = self.x.shape[:2]
         if self.y.shape != (n,):
-            raise ValueError(
-                f"y must have shape ({n},), one label a row of x; found {self.y.shape}"
-            )
+            raise ValueError(f"y must have shape ({n},), one label a row of x; got {self.y.shape}")
         if self.variance is not None and self.variance.shape != (n,):
-            raise ValueError(f"variance must have shape ({n},); found {self.variance.shape}")
+            raise ValueError(f"variance must have shape ({n},); got {self.variance.shape}")
         if len(self.feature_names) != d:
             raise ValueError(
-                f"feature_names must name the {d} columns of x; found {len(self.feature_names)}"
+                f"feature_names must name the {d} columns of x; got {len(self.feature_names)}"
             )
         for name in ("x", "y", "variance"):
             array = getattr(self, name)

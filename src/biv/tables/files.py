@@ -41,11 +41,11 @@ class Files:
         given = [paths] if isinstance(paths, (str, Path)) else list(paths)
         self.paths = [file for path in given for file in _found(Path(path))]
         if not self.paths:
-            raise ValueError("name a file or a folder with tables; found none")
+            raise ValueError("name a file or a folder with tables; got none")
         seen: set[Path] = set()
         for path in self.paths:
             if path.resolve() in seen:
-                raise ValueError(f"{path} must be named once; found it twice")
+                raise ValueError(f"{path} must be named once; got it twice")
             seen.add(path.resolve())
         self._states = [file_state(path) for path in self.paths]
         self._headers = [_header(path) for path in self.paths]
@@ -102,7 +102,7 @@ class Files:
         if near:
             return f"; did you mean {shortened(by_case[near[0]])}?"
         more = ", ..." if len(self.columns) > NAMES_SHOWN else ""
-        return f"; found {', '.join(map(shortened, self.columns[:NAMES_SHOWN]))}{more}"
+        return f"; got {', '.join(map(shortened, self.columns[:NAMES_SHOWN]))}{more}"
 
     def parts(
         self,
@@ -157,7 +157,7 @@ def _said(error: Exception, start: int) -> str:
     if found is None:
         return message_of(error)
     row, wanted, count = map(int, found.groups())
-    return f"row {row - 1} must have {wanted} cells, one for each column; found {count}"
+    return f"row {row - 1} must have {wanted} cells, one for each column; got {count}"
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
@@ -178,13 +178,11 @@ def _found(path: Path) -> list[Path]:
             if not any(n.startswith((".", "_")) for n in p.relative_to(path).parts)
         ]
         if not inside:
-            raise ValueError(
-                f"{path} must hold tables ({', '.join((*TEXT, *PARQUET))}); found none"
-            )
+            raise ValueError(f"{path} must hold tables ({', '.join((*TEXT, *PARQUET))}); got none")
         return inside
     if not path.is_file():
         if path.exists():  # pipes, sockets and devices: a table is read twice
-            raise ValueError(f"{path} must be a regular file or a folder; found neither")
+            raise ValueError(f"{path} must be a regular file or a folder; got neither")
         if path.is_symlink():
             raise FileNotFoundError(f"{path} is a symbolic link that leads to no file")
         others = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
@@ -207,11 +205,11 @@ def _header(path: Path) -> list[str]:
     except (OSError, ValueError, csv.Error, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {message_of(error)}") from error
     if not any(name.strip() for name in names):
-        raise ValueError(f"{path} must begin with the names of its columns; found none")
+        raise ValueError(f"{path} must begin with the names of its columns; got none")
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{path} must name each column once; found {shortened(name)} twice")
+            raise ValueError(f"{path} must name each column once; got {shortened(name)} twice")
         seen.add(name)
     return names
 

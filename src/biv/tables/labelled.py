@@ -132,7 +132,7 @@ class LabelledTable:
             counts[part.path] = counts.get(part.path, 0) + len(y)
             before += len(y)
         if before == unlabelled:
-            raise ValueError(f"{files} must have rows with a {shortened(target.name)}; found none")
+            raise ValueError(f"{files} must have rows with a {shortened(target.name)}; got none")
         whole = {name: _joined(found.pop(name)) for name in list(found)}
         target.require_inside(files, whole["y"], whole.get("ends"))
         frame = {n.removeprefix("x "): whole.pop(n) for n in list(whole) if n.startswith("x ")}
@@ -203,7 +203,7 @@ def require_columns(schema: Schema, files: Files) -> None:
         ValueError: Nothing is.
     """
     if not schema.columns and set(schema.ignored.values()) == {"empty"}:
-        raise ValueError(f"{files} must have rows with cells to learn from; found none")
+        raise ValueError(f"{files} must have rows with cells to learn from; got none")
     if not schema.columns:
         name = next(iter(schema.identifiers), None)
         hint: str = ""
@@ -215,7 +215,7 @@ def require_columns(schema: Schema, files: Files) -> None:
         )
         raise ValueError(
             Message(
-                "{files} must have a column to learn from; found none{reasons}{hint}",
+                "{files} must have a column to learn from; got none{reasons}{hint}",
                 files=files,
                 reasons=reasons,
                 hint=hint,
@@ -252,7 +252,7 @@ def read_table(
     equal length over few letters, more than 100 of them in more than half of the filled cells, are
     sequences: a category for each position.
 
-    A text column is left out, with a warning, if it looks like an identifier: at least 95 % of its
+    A text column is left out, with a warning, if it looks like an identifier: at least 95% of its
     filled cells are distinct (of 20 or more), or it has more than 100 distinct texts, in more than
     half of its filled cells, that are no sequences. `keep` and `features` keep it.
 

@@ -88,7 +88,7 @@ class Part(NamedTuple):
                 found = cell.to_string(skip_new_lines=True).strip("[]")
             raise ValueError(
                 Message(
-                    "{path}, row {row}, column {name} must be {wanted}; found {found}",
+                    "{path}, row {row}, column {name} must be {wanted}; got {found}",
                     path=self.path,
                     row=self.start + row + 1,
                     name=shortened(name),

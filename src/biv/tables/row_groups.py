@@ -46,7 +46,7 @@ class RowGroups:
         for path in files.paths:
             if kind(path) is not PARQUET:
                 raise ValueError(
-                    f"{path} must be Parquet, which can be read in pieces; found "
+                    f"{path} must be Parquet, which can be read in pieces; got "
                     f"{path.suffix or path.name!r}"
                 )
         self.schema = files.schema()
@@ -94,7 +94,7 @@ def _groups(path: Path) -> list[RowGroup]:
                 groups.append(RowGroup(path, number, start, rows))
             start += rows
     if not groups:
-        raise ValueError(f"{path} must have rows; found none: leave it out")
+        raise ValueError(f"{path} must have rows; got none: leave it out")
     return groups
 
 
@@ -120,7 +120,7 @@ def deal(rows: Sequence[int], shards: int) -> list[list[int]]:
     """
     if not 1 <= shards <= len(rows):
         raise ValueError(
-            f"{len(rows)} row groups can be dealt to 1 to {len(rows)} shards; found {shards}: "
+            f"{len(rows)} row groups can be dealt to 1 to {len(rows)} shards; got {shards}: "
             "write the table in smaller row groups, or start fewer processes"
         )
     dealt: list[list[int]] = [[] for _ in range(shards)]

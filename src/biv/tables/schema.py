@@ -13,14 +13,14 @@ from biv._utils import typed_json
 from biv._utils.messages import shortened
 from biv._utils.wording import Message, Setting
 from biv.preprocessing.leakage import is_identifier
-from biv.tables.column import MOST_LETTERS, TRUTHS, Column, Kind, kind_of_type, moments_of
+from biv.tables.column import MAX_LETTERS, TRUTHS, Column, Kind, kind_of_type, moments_of
 from biv.tables.files import Files
 from biv.tables.part import Part, holds_cells, numbers, require_pandas, trimmed
 
 DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
 )
-LETTERS = re.compile(rf"[A-Za-z*.\-]{{2,{MOST_LETTERS}}}")
+LETTERS = re.compile(rf"[A-Za-z*.\-]{{2,{MAX_LETTERS}}}")
 FEW_LETTERS = 30  # of an alphabet: amino acids and a stop, nucleotides
 MANY = 100  # distinct texts, in more than half of the filled cells: too many for categories
 COUNTED = 20_000  # different texts that are counted at all

@@ -14,7 +14,7 @@ from biv import metrics
 
 Floats = npt.NDArray[np.float64]
 
-PER_OCTAVE = 16  # groups of variances: those of one differ by 4 % at most
+PER_OCTAVE = 16  # groups of variances: those of one differ by 4% at most
 TRUSTED = np.iinfo(np.int64).min  # the group of σ² = 0
 
 

@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 KNOWN = Message(
     "known ({median} puts the median in its place)", median=Setting("unknown_variance", "median")
 )
-MOST_HELD_OUT, SHARE_HELD_OUT = 65_536, 0.1  # rows, and of the rows
+MAX_HELD_OUT, SHARE_HELD_OUT = 65_536, 0.1  # rows, and of the rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Reader:
     @property
     def share_held_out(self) -> float:
         """Of the rows."""
-        return min(SHARE_HELD_OUT, MOST_HELD_OUT / self.groups.rows)
+        return min(SHARE_HELD_OUT, MAX_HELD_OUT / self.groups.rows)
 
     def read(self, number: int) -> tuple[Rows, npt.NDArray[np.bool_], int]:
         """The rows of a group that have a label; which are held out; how many have no label.

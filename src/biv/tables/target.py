@@ -18,10 +18,10 @@ from biv.tables.part import Part
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST_INTERVALS = 20  # that are judged by whether they hold their labels
+MIN_INTERVALS = 20  # that are judged by whether they hold their labels
 
 
-MOST_OUTSIDE = 0.1  # share of the labels that may lie outside their intervals
+MAX_OUTSIDE = 0.1  # share of the labels that may lie outside their intervals
 
 
 NEARLY_ALL = 0.95  # share of the intervals that hold 0, where these are distances from the label
@@ -64,7 +64,7 @@ class Target:
         given = [n for n in ("variance", "std", "interval") if getattr(self, n) is not None]
         if len(given) > 1:
             raise ValueError(
-                "an error bar is a variance, a standard deviation or an interval; found "
+                "an error bar is a variance, a standard deviation or an interval; got "
                 f"{' and '.join(given)}"
             )
         validation.real_number(
@@ -72,7 +72,7 @@ class Target:
         )
         if len(set(self.names)) < len(self.names):
             raise ValueError(
-                f"label, error bar and weight must be different columns; found {self.names}"
+                f"label, error bar and weight must be different columns; got {self.names}"
             )
 
     @property
@@ -137,9 +137,9 @@ class Target:
     def require_inside(self, source: object, y: Floats, ends: Floats | None) -> None:
         """Refuse intervals that do not hold their labels, such as distances from the labels.
 
-        At least 20 intervals must be known to be judged. At most 10 % of the labels may lie outside
+        At least 20 intervals must be known to be judged. At most 10% of the labels may lie outside
         their interval. Intervals that contain 0 must not be mirror images about 0, nor have
-        midpoints that do not go with the labels (a rank correlation below .25).
+        midpoints that do not go with the labels (a rank correlation below 0.25).
 
         Raises:
             ValueError: They do; the message says how to compute the ends.
@@ -148,7 +148,7 @@ class Target:
             return
         known = ~np.isnan(y + ends.sum(axis=1))
         y, (low, high) = y[known], ends[known].T
-        if len(y) < FEWEST_INTERVALS:
+        if len(y) < MIN_INTERVALS:
             return
         slack = ROUNDING * np.abs(y)
         outside = int(((y < low - slack) | (y > high + slack)).sum())
@@ -157,7 +157,7 @@ class Target:
         middle = low + high
         varied = np.ptp(middle) > 0 and np.ptp(y) > 0
         elsewhere = varied and rank_correlation(middle, y) < ALONG_WITH_LABELS
-        if outside <= MOST_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
+        if outside <= MAX_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
             return
         names = list(map(shortened, self.interval))
         label = shortened(self.name)

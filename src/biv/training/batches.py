@@ -219,6 +219,6 @@ def _common(what: str, values: Sequence[T]) -> T:
         first, other = 0, next(k for k, value in enumerate(values) if value != values[0])
         raise ValueError(
             f"the members of a stack must have equal {what}; "
-            f"found {values[first]} of member {first} and {values[other]} of member {other}"
+            f"got {values[first]} of member {first} and {values[other]} of member {other}"
         )
     return values[0]

@@ -98,7 +98,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from error
     if found != FORMAT:
         raise ValueError(
-            f"{path} must be a {FORMAT!r}; found {shortened(found)}: it is of another version of "
+            f"{path} must be a {FORMAT!r}; got {shortened(found)}: it is of another version of "
             "biv. Start again: move it away, or finish with the version that wrote it"
         )
     return dict(state)
@@ -187,16 +187,16 @@ def require_like(own: Any, other: Any, name: str = "the state") -> None:
                 raise ValueError(f"{name} lacks {key!r}")
             require_like(value, other[key], f"{name}[{key!r}]")
     elif type(own) is not type(other):
-        raise ValueError(f"{name} must be {type(own).__name__}; found {type(other).__name__}")
+        raise ValueError(f"{name} must be {type(own).__name__}; got {type(other).__name__}")
     elif isinstance(own, Tensor) and own.dtype != other.dtype:
-        raise ValueError(f"{name} must be of {own.dtype}; found {other.dtype}")
+        raise ValueError(f"{name} must be of {own.dtype}; got {other.dtype}")
 
 
 def require_room(step: int, steps_per_epoch: int, epochs: int) -> None:
     """A state that is not beyond the end of the schedule, and after a whole epoch."""
     if step < 0 or step % steps_per_epoch:
         raise ValueError(
-            f"the state must be of whole epochs of {steps_per_epoch} steps; found {step}"
+            f"the state must be of whole epochs of {steps_per_epoch} steps; got {step}"
         )
     if step > epochs * steps_per_epoch:
         raise ValueError(

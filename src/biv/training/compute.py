@@ -46,7 +46,7 @@ class Compute:
             if place.type == "cuda" and not torch.cuda.is_available():
                 raise RuntimeError("there is no GPU that torch can use")
         except (RuntimeError, TypeError) as error:
-            raise ValueError(f"device: {error}; found {self.device!r}") from None
+            raise ValueError(f"device: {error}; got {self.device!r}") from None
 
     @property
     def place(self) -> torch.device:

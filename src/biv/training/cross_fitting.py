@@ -103,7 +103,7 @@ def cross_fit(
         learning_rate: Learning rate of all members.
         members: Number of members, a multiple of `folds`.
         folds: Number of parts that the rows are dealt into.
-        patience: Epochs without a score better by 1 % before training stops.
+        patience: Epochs without a score better by 1% before training stops.
         seed: Seed of the folds and of the members.
         threads: Number of threads to train on; they change the result by rounding at most.
         progress: Whether to show a bar on a terminal, after two seconds.
@@ -130,7 +130,7 @@ def cross_fit(
     parts = _deal(len(rows), folds, seed)
     members, folds = validation.integer("members", members, at_least=1), len(parts)
     if members % folds:
-        raise ValueError(f"members must be a multiple of folds, {folds}; found {members}{HELP}")
+        raise ValueError(f"members must be a multiple of folds, {folds}; got {members}{HELP}")
     validation.integer("patience", patience, at_least=1)
     trained = _members(rows, parts, loss, learning_rate, members, seed)
     stack = make_ensemble(model, trained, schedule, threads)
@@ -152,7 +152,7 @@ def cross_fit(
     if stopping.best is None:
         raise DivergedError(
             "no member gave a finite prediction after a whole epoch: choose a smaller "
-            f"learning_rate; found {learning_rate:g}{HELP}"
+            f"learning_rate; got {learning_rate:g}{HELP}"
         )
     modules, predicted = stack.modules(stopping.best), stopping.predicted
     if not score.sees_all:
@@ -169,7 +169,7 @@ def _deal(rows: int, folds: int, seed: int) -> list[Tensor]:
     """
     count = validation.integer("folds", folds, at_least=2)
     if rows < count:
-        raise ValueError(f"rows must be at least as many as folds, {count}; found {rows}")
+        raise ValueError(f"rows must be at least as many as folds, {count}; got {rows}")
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
     size = -(-rows // count)
     starts = [fold * (rows - size) // (count - 1) for fold in range(count)]
@@ -267,7 +267,7 @@ class _Checkpointing:
         if self.file is None:
             return
         if not isinstance(stack, Stack):
-            raise ValueError("checkpoint is for networks that can be stacked; found others")
+            raise ValueError("checkpoint is for networks that can be stacked; got others")
         self.stack = stack
         state = resume(stack, self.file)
         if state is not None:

@@ -53,7 +53,7 @@ class Triplets:
             column = column.unsqueeze(1) if column.ndim == 1 else column
             if column.ndim != 2 or len(column) != len(x):
                 raise ValueError(
-                    f"{name} must have one row a row of x, {len(x)}; found {tuple(column.shape)}"
+                    f"{name} must have one row a row of x, {len(x)}; got {tuple(column.shape)}"
                 )
             if name != "y":
                 column = validation.expanded(name, column, "y", self.y)
@@ -96,7 +96,7 @@ def as_features(value: Any) -> Tensor:
     if x.ndim not in (2, 4):
         raise ValueError(
             "x must have shape (rows, features), or of images (rows, channels, height, width); "
-            f"found {tuple(x.shape)}"
+            f"got {tuple(x.shape)}"
         )
     validation.all_elements("x", x, x.isfinite(), "finite")
     return x
@@ -107,11 +107,11 @@ def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     if isinstance(value, Tensor):
         validation.constant(name, validation.floating_tensor(name, value))
         if value.dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"{name} must be float32 or float64; found {value.dtype}")
+            raise TypeError(f"{name} must be float32 or float64; got {value.dtype}")
         return value
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold numbers; found {validation.describe(value)}")
+        raise TypeError(f"{name} must hold numbers; got {validation.describe(value)}")
     array = np.array(array, dtype=np.float64)
     return torch.tensor(array, dtype=dtype)
 
@@ -154,7 +154,7 @@ class Member:
         for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
             if not isinstance(getattr(self, name), kind):
                 found = validation.describe(getattr(self, name))
-                raise TypeError(f"{name} must be of {kind.__name__}; found {found}")
+                raise TypeError(f"{name} must be of {kind.__name__}; got {found}")
         rate = float(
             validation.real_number("learning_rate", self.learning_rate, validation.POSITIVE)
         )
@@ -187,7 +187,7 @@ class Member:
 
     def _check_rows(self, rows: object) -> None:
         if not isinstance(rows, Tensor) or rows.dtype != torch.int64 or rows.ndim != 1:
-            raise TypeError(f"rows must be a column of int64; found {validation.describe(rows)}")
+            raise TypeError(f"rows must be a column of int64; got {validation.describe(rows)}")
         last = len(self.train) - 1
         validation.all_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
 
@@ -195,7 +195,7 @@ class Member:
         if test.x.dtype != self.train.x.dtype or test.x.shape[1:] != self.train.x.shape[1:]:
             raise ValueError(
                 f"the test rows must be like the training rows, {self.train.width} features of "
-                f"{self.train.x.dtype}; found {test.width} of {test.x.dtype}"
+                f"{self.train.x.dtype}; got {test.width} of {test.x.dtype}"
             )
         if test.variance is not None or test.sample_weight is not None:
             raise ValueError(
@@ -205,7 +205,7 @@ class Member:
         if test.y.shape[1] != self.train.y.shape[1] or not len(test):
             raise ValueError(
                 f"the test rows must be one at least, of {self.train.y.shape[1]} labels each; "
-                f"found y of shape {tuple(test.y.shape)}"
+                f"got y of shape {tuple(test.y.shape)}"
             )
         validation.all_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
 

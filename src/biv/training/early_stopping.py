@@ -32,7 +32,7 @@ class EarlyStopping:
     """Remembers the best epoch so far, and says when to stop waiting for a better one.
 
     Args:
-        patience: Number of epochs without a score better by 1 % after which to stop.
+        patience: Number of epochs without a score better by 1% after which to stop.
 
     Attributes:
         scores: Score after every epoch.

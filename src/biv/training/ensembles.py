@@ -56,7 +56,7 @@ class _LoopEnsemble:
         modules = [model(m.generators()[0]) for m in members]
         if len({id(module) for module in modules}) < len(modules):
             raise ValueError(
-                f"model must make a new network each time; found the same one again{HELP}"
+                f"model must make a new network each time; got the same one again{HELP}"
             )
         self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
         self.steps_per_epoch = self.loops[0].steps_per_epoch
@@ -66,7 +66,7 @@ class _LoopEnsemble:
         row, outputs = members[0].train.x[:1], members[0].train.y.shape[1]
         if (found := tuple(self.loops[0].predict(row).shape)) != (1, outputs):
             raise ValueError(
-                f"the network must give (rows, {outputs}); found {found} for one row{HELP}"
+                f"the network must give (rows, {outputs}); got {found} for one row{HELP}"
             )
 
     @property

@@ -39,7 +39,7 @@ class Loop:
         self, model: nn.Module, member: Member, schedule: Schedule, compute: Compute = PLAIN
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be an nn.Module; found {validation.describe(model)}")
+            raise TypeError(f"model must be an nn.Module; got {validation.describe(model)}")
         self.model, self.member = model.to(compute.place), member
         if len(member) % schedule.batch_size == 1 and len(member) > 1 and _looks_at_batches(model):
             schedule = replace(schedule, drop_last=True)  # no statistics can be taken of one row
@@ -160,7 +160,7 @@ class Loop:
         if self.step % self.steps_per_epoch and self.diverged_at is None:
             raise ValueError(
                 f"a state can be taken at the end of an epoch of {self.steps_per_epoch} steps; "
-                f"found {self.step} steps done"
+                f"got {self.step} steps done"
             )
         state = {
             "training": self._training,

@@ -62,7 +62,7 @@ class Schedule:
         if self.averaging is not None:
             validation.real_number("averaging", self.averaging, validation.NON_NEGATIVE)
         if self.momentum and self.optimizer != "sgd":
-            raise ValueError(f"momentum is for 'sgd'; found it with {self.optimizer!r}")
+            raise ValueError(f"momentum is for 'sgd'; got it with {self.optimizer!r}")
 
     def steps_per_epoch(self, rows: int) -> int:
         """Return the number of batches that `rows` give.

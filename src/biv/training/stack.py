@@ -55,7 +55,7 @@ class Stack:
         threads: int = 1,
     ) -> None:
         if not members:
-            raise ValueError(f"a stack must have at least one member; found none{HELP}")
+            raise ValueError(f"a stack must have at least one member; got none{HELP}")
         self.members, self.schedule = list(members), schedule
         self._order = _placed(self.members)
         self._place = [self._order.index(member) for member in range(len(members))]
@@ -63,7 +63,7 @@ class Stack:
         self._batches = StackBatches(self._placed, schedule)
         if isinstance(model, nn.Module) or not callable(model):
             raise TypeError(
-                "model must make a network from a torch.Generator, as MLP(features=19) does; found "
+                "model must make a network from a torch.Generator, as MLP(features=19) does; got "
                 f"{validation.describe(model)}: wrap it in a function, or use train_reference{HELP}"
             )
         modules = [model(m.generators()[0]) for m in self._placed]
@@ -195,9 +195,7 @@ class Stack:
     def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
         """What every member, or its average, predicts for rows of its own, (N, D) each."""
         if len(tables) != len(self.members):
-            raise ValueError(
-                f"tables must be one a member, {len(self.members)}; found {len(tables)}"
-            )
+            raise ValueError(f"tables must be one a member, {len(self.members)}; got {len(tables)}")
         placed = [self._table(tables[member]) for member in self._order]
         with numerical_settings(self.threads), self._averaged():
             each = evaluation.predict_each(self._stacked, placed)
@@ -207,8 +205,7 @@ class Stack:
         table = torch.as_tensor(x, dtype=self._batches.pool.dtype)
         if table.ndim != 2 or table.shape[1] != self._batches.pool.shape[1]:
             raise ValueError(
-                f"x must have shape (rows, {self._batches.pool.shape[1]}); "
-                f"found {tuple(table.shape)}"
+                f"x must have shape (rows, {self._batches.pool.shape[1]}); got {tuple(table.shape)}"
             )
         return table
 
@@ -250,7 +247,7 @@ class Stack:
         if self.step % self.steps_per_epoch:
             raise ValueError(
                 f"a state can be taken at the end of an epoch of {self.steps_per_epoch} steps; "
-                f"found {self.step} steps done"
+                f"got {self.step} steps done"
             )
         return {
             "training": self._fingerprint,
@@ -300,6 +297,6 @@ def _check_shapes(stacked: Stacked, batches: StackBatches) -> None:
         raise ValueError(f"the network must take {features} features: {error}{HELP}") from error
     if found != (1, batches.outputs):
         raise ValueError(
-            f"the network must give (rows, {batches.outputs}), as y has; found {found} for one row"
+            f"the network must give (rows, {batches.outputs}), as y has; got {found} for one row"
             f"{HELP}"
         )

@@ -244,7 +244,7 @@ class StreamedTraining:
         if self.stopping.best is None:
             raise DivergedError(
                 "no prediction was finite after a whole epoch: choose a smaller learning rate; "
-                f"found {self.learning_rate:g}"
+                f"got {self.learning_rate:g}"
             )
 
     def _summary(self) -> str:

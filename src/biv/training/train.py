@@ -80,7 +80,7 @@ def train_stack(
     validation.real_number("checkpoint_seconds", checkpoint_seconds, validation.NON_NEGATIVE)
     if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
         raise TypeError(
-            f"members must be a list of Member; found {validation.describe(members)}"
+            f"members must be a list of Member; got {validation.describe(members)}"
             f"{named('networks')}"
         )
     stack = Stack(model, members, schedule)

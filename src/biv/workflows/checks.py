@@ -19,7 +19,7 @@ from biv.tables.schema import Schema
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST_ROWS = 2
+MIN_ROWS = 2
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def naming_cells(table: LabelledTable, places: npt.NDArray[np.int64]) -> Iterato
         found = table.features[error.column].iloc[place]
         raise ValueError(
             f"{table.where(place)}, column {shortened(error.column)} must be {PREDICTABLE}; "
-            f"found {found:g}"
+            f"got {found:g}"
         ) from error
 
 
@@ -56,9 +56,9 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
     """
     target, y = table.target, table.y
     source = ", ".join(map(str, list(table.files)[:3]))
-    if len(table) < FEWEST_ROWS:
+    if len(table) < MIN_ROWS:
         raise ValueError(
-            f"{source} must have at least {FEWEST_ROWS} rows with a label; found {len(table)}"
+            f"{source} must have at least {MIN_ROWS} rows with a label; got {len(table)}"
         )
     if np.ptp(y) == 0:
         raise ValueError(
@@ -71,10 +71,10 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
     if table.variance is not None:
         _require_error_bars(table, table.variance, source, unknown)
         used &= ~np.isinf(table.variance)
-    if used.sum() < FEWEST_ROWS:
+    if used.sum() < MIN_ROWS:
         raise ValueError(
-            f"{source} must have at least {FEWEST_ROWS} labels of a finite error bar and a "
-            f"positive weight; found {used.sum()}"
+            f"{source} must have at least {MIN_ROWS} labels of a finite error bar and a "
+            f"positive weight; got {used.sum()}"
         )
 
 

@@ -28,7 +28,7 @@ from biv.workflows.relation import goes_with_label, label_correlation
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST_ROWS = 30
+MIN_ROWS = 30
 ROWS = 10_000  # compared at most, unless more are asked for
 FOLDS = 5
 FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has no answer here
@@ -85,14 +85,14 @@ def compare(
         raise ValueError("there are no error bars to compare with and without: name their column")
     folds = validation.integer("folds", folds, at_least=2)
     if unknown not in UNKNOWN:
-        raise ValueError(f"unknown must be one of {', '.join(UNKNOWN)}; found {unknown!r}")
+        raise ValueError(f"unknown must be one of {', '.join(UNKNOWN)}; got {unknown!r}")
     require_learnable(table, unknown=unknown)
     places = _usable(table, rows, seed)
     data = RowSubset(table.features, table.y, table.variance, table.weight).at(places)
-    if len(data.y) < max(FEWEST_ROWS, 2 * folds):
+    if len(data.y) < max(MIN_ROWS, 2 * folds):
         raise ValueError(
-            f"{folds} folds need at least {max(FEWEST_ROWS, 2 * folds)} rows with a label whose "
-            f"error bar is not infinite; found {len(data.y)}"
+            f"{folds} folds need at least {max(MIN_ROWS, 2 * folds)} rows with a label whose "
+            f"error bar is not infinite; got {len(data.y)}"
         )
     taken = _taken(table.variance, data, unknown, seed)
     if taken is not None:

@@ -21,7 +21,7 @@ COMPARED = "must be what `biv compare --json` prints"
 
 @dataclass(frozen=True)
 class Effect:
-    """How much lower one error is than another, as a share of the other, with a 95 % interval.
+    """How much lower one error is than another, as a share of the other, with a 95% interval.
 
     An error to the true labels that is not even one standard error above 0 counts as so much.
     """
@@ -112,7 +112,7 @@ class ComparisonRecord:
         found = typed_json.read(path, cls, what=what)
         if found.target != target:
             raise ValueError(
-                f"{path} must be a comparison of the label {shortened(target)}; found "
+                f"{path} must be a comparison of the label {shortened(target)}; got "
                 f"{shortened(found.target)}"
             )
         return found

@@ -252,7 +252,7 @@ def _require_equal_lengths(name: str, record: object) -> None:
     lengths = {key: len(values) for key, values in msgspec.to_builtins(record).items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         found = ", ".join(f"{length} in {key}" for key, length in lengths.items())
-        raise ValueError(f"{name} must have lists of one length, and none empty; found {found}")
+        raise ValueError(f"{name} must have lists of one length, and none empty; got {found}")
 
 
 def _spread_out(count: int) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ from biv.losses.weights import effective_batch_size, inverse_variance_weights
 Floats = npt.NDArray[np.float64]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-BINS, RESIDUAL_BINS, FEWEST_IN_BIN = 50, 20, 20
+BINS, RESIDUAL_BINS, MIN_IN_BIN = 50, 20, 20
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 0.95, 0.99)
 WIDE = 30.0  # ratio of the largest to the smallest value from which an axis is logarithmic
 
@@ -75,7 +75,7 @@ class BinnedResiduals:
             [3.0]
         """
         order = np.argsort(variance, kind="stable")
-        parts = np.array_split(order, max(1, min(RESIDUAL_BINS, len(order) // FEWEST_IN_BIN)))
+        parts = np.array_split(order, max(1, min(RESIDUAL_BINS, len(order) // MIN_IN_BIN)))
         return cls(
             variance=[float(variance[part].mean()) for part in parts],
             mean=[float(square[part].mean()) for part in parts],

@@ -38,7 +38,7 @@ class OutOfFoldFit:
         tau2: Variance of its own error, in squared units of the label.
         epsilon: ε that it would take, in squared units of the label.
         variance_factor: Factor by which the variances seem to be too small; None if unknown.
-        variance_factor_interval: Its 95 % interval.
+        variance_factor_interval: Its 95% interval.
         places: Rows of the table that it is judged on.
         predicted: Predictions of these rows by members that have not learned from them.
     """

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from biv._utils.pages import named
 from biv.estimator.error_bars import is_impossible
-from biv.estimator.findings import FEWEST_JUDGED, TOO_LARGE, FindingRecord
+from biv.estimator.findings import MIN_JUDGED, TOO_LARGE, FindingRecord
 from biv.metrics import Score
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.methods import BIV, BLIND, SHUFFLED
 
-INTERVAL = 1.96  # standard errors to each side: 95 %
+INTERVAL = 1.96  # standard errors to each side: 95%
 
 
 CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label variance, or of itself
@@ -105,7 +105,7 @@ class MethodComparison:
     @property
     def useful(self) -> bool | None:
         """Whether the error bars make the model better; None if these rows do not tell."""
-        if self.void or self.disputed or self.rows < FEWEST_JUDGED:
+        if self.void or self.disputed or self.rows < MIN_JUDGED:
             return None
         if self.gain.low > 0 and self.control.low > 0:
             return True
@@ -138,10 +138,10 @@ class MethodComparison:
         return f"{self._whether()} {self._with_what()}"
 
     def _whether(self) -> str:
-        if self.rows < FEWEST_JUDGED:
+        if self.rows < MIN_JUDGED:
             return (
                 f"{self.rows} rows are too few to tell whether the error bars are worth using: at "
-                f"least {FEWEST_JUDGED} are needed."
+                f"least {MIN_JUDGED} are needed."
             )
         if self.disputed:
             return (

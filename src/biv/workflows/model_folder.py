@@ -110,7 +110,7 @@ class ModelFolder:
         if not path.is_file():
             unfinished = any(folder.glob(UNFINISHED.format("*")))
             found = "an unfinished training: train again to go on" if unfinished else "none"
-            raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; found {found}")
+            raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; got {found}")
         content = AboutFile.read(path)
         model_file, evidence_file, comparison_file = map(files.current, VERIFIED)
         verify(model_file, content.files)

@@ -158,7 +158,7 @@ def _stray_labels(table: LabelledTable) -> list[Remark]:
 
 def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     used = np.flatnonzero(np.isfinite(variance))
-    if len(used) < findings.FEWEST_JUDGED:  # of which many are correlated by chance
+    if len(used) < findings.MIN_JUDGED:  # of which many are correlated by chance
         return []
     used = used[sample(len(used), RELATED_ROWS, seed)]
     own = ranks(variance[used])

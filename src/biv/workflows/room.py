@@ -26,7 +26,7 @@ def held(folder: Path) -> Iterator[None]:
         InUseError: Another process trains into it.
     """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} must be a folder; found a file")
+        raise ValueError(f"{folder} must be a folder; got a file")
     is_new = not folder.exists()
     with exclusive(folder):
         try:
@@ -51,7 +51,7 @@ def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
     ours = {*(folder / name for name in FILES), checkpoint, *others, *leftovers, *staged}
     strange = [p for p in folder.iterdir() if p not in ours]
     if strange and not (folder / ABOUT).is_file():
-        raise ValueError(f"{folder} must be empty, or a model folder; found {strange[0].name!r}")
+        raise ValueError(f"{folder} must be empty, or a model folder; got {strange[0].name!r}")
     for leftover in leftovers:
         remove_leftover(leftover)
     for leftover in staged:

@@ -41,7 +41,7 @@ def deal_shards(table: RowGroups, shards: int, processes: int) -> list[list[int]
     """
     if shards < processes:
         raise ValueError(
-            f"{processes} processes need at least as many shards; found {shards}: start fewer"
+            f"{processes} processes need at least as many shards; got {shards}: start fewer"
         )
     return deal([group.rows for group in table.groups], shards)
 
@@ -56,9 +56,7 @@ def require_learnable_stream(
 ) -> None:
     """Refuse what no model can learn from."""
     if not survey.rows:
-        raise ValueError(
-            f"{table.files} must have rows with a {shortened(target.name)}; found none"
-        )
+        raise ValueError(f"{table.files} must have rows with a {shortened(target.name)}; got none")
     for number, groups in enumerate(dealt):
         if not sum(surveys[group].learned for group in groups):
             paths = sorted({str(table.groups[group].path) for group in groups})

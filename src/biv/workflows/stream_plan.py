@@ -24,7 +24,7 @@ from biv.training.numerics import numerical_settings
 from biv.training.streamed import INCOMPLETE
 
 PILOT_ROWS = 8_192  # that the embedding is chosen on
-FEWEST_PILOT_ROWS = 64
+MIN_PILOT_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class StreamSettings:
 
     Attributes:
         loss: Name of a loss of :mod:`biv.losses.registry`.
-        epsilon: "auto": .05 in the first epoch, then the τ² of the rows held out, after every one;
+        epsilon: "auto": 0.05 in the first epoch, then the τ² of the rows held out, after every one;
             or a number in units of the label variance.
         threshold: Cutoff in squared units of y; None takes the mean of the variances.
         max_epochs: Largest number of passes over the rows.
-        patience: Number of epochs without a score better by 1 % after which training stops.
+        patience: Number of epochs without a score better by 1% after which training stops.
         batch_size: Rows per step, of all processes together.
         learning_rate: Learning rate of AdamW; None takes that of the estimator.
         unknown_variance: "raise" or "median".
@@ -132,7 +132,7 @@ def _chosen_network(
     rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]
     candidates = candidate_networks(ensembles.model, rows.x, encoding.encoder)
     networks = [network for network in candidates if isinstance(network, MLP)]
-    if len(networks) == 1 or len(rows) < FEWEST_PILOT_ROWS:
+    if len(networks) == 1 or len(rows) < MIN_PILOT_ROWS:
         return networks[0]
     loss: VarianceLoss = modules.L2Loss()
     if weighs and rows.variance is not None:

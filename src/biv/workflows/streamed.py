@@ -52,7 +52,7 @@ from biv.workflows.stream_plan import StreamPlan, StreamSettings
 from biv.workflows.stream_survey import ColumnChoice, agreed_schema, surveys_of
 from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
-MOST_LOSSES = 10_000  # that are kept of a training
+MAX_LOSSES = 10_000  # that are kept of a training
 
 
 def train_streamed(
@@ -319,7 +319,7 @@ def _rows_of(table: RowGroups, path: Path) -> int:
 
 def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
     """The loss of every step, or the mean of so many steps that there are not too many numbers."""
-    every = -(-len(losses) // MOST_LOSSES)
+    every = -(-len(losses) // MAX_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
     return typed_json.to_json(means), every
 

@@ -53,7 +53,7 @@ class FitRecord:
         relative_epsilon: ε in units of the label variance.
         effective_sample_size: Kish's, of weights 1/(σ²+τ²).
         variance_factor: Factor by which the variances seem to be too small.
-        variance_factor_interval: Its 95 % interval; None without error bars.
+        variance_factor_interval: Its 95% interval; None without error bars.
         unknown_variance: σ² taken for labels whose error bar is unknown.
         history: Score of each epoch, in units of the label variance.
         train_loss: Training losses of a stream, each the mean of a number of steps.

@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_PRESET,
         help="paper: 100 epochs, tested after every step (faces: 16,000 of 200×200, 20 epochs, for "
         "a GPU); laptop: 60 epochs, tested after every 7th (faces: 4,000 of 64×64, 12 epochs, "
-        "every 15th: 14 minutes a run on a core); smoke: 20 epochs on 12 %% of the rows (faces: "
+        "every 15th: 14 minutes a run on a core); smoke: 20 epochs on 12%% of the rows (faces: "
         "256 of 32×32, 3 epochs), to see that it runs; thumbnail: of faces alone, as in the paper "
         "but 32×32, tested after every 12th step (default: paper)",
     )
@@ -70,7 +70,7 @@ def check(options: argparse.Namespace) -> None:
     if options.seeds < 1 or (options.jobs is not None and options.jobs < 1):
         raise ValueError("--seeds and --jobs must be at least 1")
     if options.out.exists() and not options.out.is_dir():
-        raise ValueError(f"--out must be a folder; found the file {options.out}")
+        raise ValueError(f"--out must be a folder; got the file {options.out}")
 
 
 def store_path(options: argparse.Namespace) -> Path:

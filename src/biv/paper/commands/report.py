@@ -18,7 +18,7 @@ def write(path: Path, options: argparse.Namespace) -> None:
     for option, known in (("dataset", ROWS), ("preset", PRESETS)):
         chosen = getattr(options, option)
         if chosen is not None and chosen not in known:
-            raise ValueError(f"--{option} must be one of {', '.join(known)}; found {chosen!r}")
+            raise ValueError(f"--{option} must be one of {', '.join(known)}; got {chosen!r}")
     store = Store(path, read_only=True)
     there = paper_page.contents(store)
     wanted = [
@@ -28,7 +28,7 @@ def write(path: Path, options: argparse.Namespace) -> None:
     ]
     found = "; ".join(f"{c.dataset}, {c.preset} preset ({c.runs:,} runs)" for c in there)
     if not wanted:
-        raise ValueError(f"{path} has no such runs; found {found or 'none at all'}")
+        raise ValueError(f"{path} has no such runs; got {found or 'none at all'}")
     if len(wanted) > 1:
         print(
             f"biv: note: the store has {found}: shown are the first; --dataset and --preset "

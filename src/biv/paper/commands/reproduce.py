@@ -16,7 +16,7 @@ EXAMPLES = """examples:
   biv reproduce all --jobs 2 --out results              everything, in two processes
   biv reproduce table1 --dataset bike2011 --preset laptop     on shipped data, in a minute
   biv reproduce table1 --dataset utkface --preset laptop --seeds 2 \\
-      --panels alpha=1 alpha=.25 --lines GT L2 BIV     a part of the table, on faces: an hour
+      --panels alpha=1 alpha=0.25 --lines GT L2 BIV     a part of the table, on faces: an hour
   biv reproduce all --cluster dask://10.0.0.7:8786      everything, on the workers of a scheduler
   biv reproduce all --cluster ray                       everything, on Ray
   biv reproduce --list                                  every artefact, its runs, its time here

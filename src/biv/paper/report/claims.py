@@ -14,7 +14,7 @@ from biv.report.markdown import aligned
 RULE = (
     "Ratios of what two methods reach under the same seeds (same split, same noise): each run's "
     "own lowest smoothed test loss (1, the error of a constant, if it did not stay finite), unless "
-    "a part names something else. Given are their geometric mean and the 95 % interval of a paired "
+    "a part names something else. Given are their geometric mean and the 95% interval of a paired "
     "t-test of the logarithms. A difference holds when the interval excludes 1 on the claimed side "
     "and fails when it does on the other; an equality holds when the interval lies within "
     f"±{EQUAL_WITHIN:.0%} of 1 and fails when it lies outside. Otherwise it is undecided. A claim "
@@ -110,7 +110,7 @@ def totals(verdicts: Sequence[Verdict]) -> str:
     return f"Of {len(each)}: {', '.join(words)}."
 
 
-PART_HEADER = ("part", "claimed", "ratio", "95 % interval", "seeds", "verdict")
+PART_HEADER = ("part", "claimed", "ratio", "95% interval", "seeds", "verdict")
 
 
 def _row(found: Finding) -> tuple[str, ...]:

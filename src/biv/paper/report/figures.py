@@ -278,7 +278,7 @@ def _but(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> st
 
 def _rows(run: Run) -> str:
     if run.pixels is None:
-        return "rows, noise of mean variance μ = .608 × the label variance"
+        return "rows, noise of mean variance μ = 0.608 × the label variance"
     return f"images of {run.pixels}×{run.pixels}, noise of mean variance μ = 2,000 years²"
 
 

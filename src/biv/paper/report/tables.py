@@ -14,7 +14,7 @@ from biv.paper.spec import Run
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 
-# Lowest test losses of the paper's Table 1: (mean, standard deviation of 5 runs). IV at α=.25 is
+# Lowest test losses of the paper's Table 1: (mean, standard deviation of 5 runs). IV at α=0.25 is
 # "N.A.": it diverged on every seed.
 Printed = Mapping[str, Mapping[str, tuple[float, float] | None]]
 BIKE: Printed = {

@@ -61,7 +61,7 @@ def address(text: str) -> Address:
     if kind == "dask":
         place = place.removeprefix("//") if place.startswith("//") else ""
     if kind not in PACKAGES or (text != "ray" and not _is_place(place)):
-        raise ValueError(f"a cluster is {FORMS}; found {text!r}")
+        raise ValueError(f"a cluster is {FORMS}; got {text!r}")
     package, name = PACKAGES[kind]
     if importlib.util.find_spec(package) is None:
         raise ValueError(f"the cluster {text} needs {name}: pip install 'biv[{kind}]'")
@@ -158,7 +158,7 @@ def require_versions(found: Mapping[str, object]) -> None:
             ) from there
         if there != versions():
             raise OtherVersionError(
-                f"the worker {worker} must have what is here, {versions()}; found {there}: install "
+                f"the worker {worker} must have what is here, {versions()}; got {there}: install "
                 "the same, and start it again"
             )
 

@@ -99,7 +99,7 @@ def _effect(effect: Effect) -> str:
 
 
 def _range(effect: Effect) -> str:
-    return f"95 %: {-effect.high:+.1%} to {-effect.low:+.1%}"
+    return f"95%: {-effect.high:+.1%} to {-effect.low:+.1%}"
 
 
 def _table(compared: ComparisonRecord) -> Table:
@@ -151,7 +151,7 @@ def methods_chart(compared: ComparisonRecord) -> Chart:
     )
     caption = (
         "How much higher the mean squared error to the true labels is than that of the best, on "
-        "the same rows left out, with 95 % intervals of the paired difference."
+        "the same rows left out, with 95% intervals of the paired difference."
     )
     if beyond:
         caption += f" Beyond the axis: {', '.join(beyond)}."

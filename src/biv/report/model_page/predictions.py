@@ -60,7 +60,7 @@ def _calibration(covered: IntervalCoverage) -> Panel:
         "level of the interval",
         "share of the labels in it",
         [Series("found", covered.level, covered.found), Series("equal", [0, 1], [0, 1])],
-        f"68 % intervals hold {covered.at(0.68):.0%} of the labels, 95 % intervals "
+        f"68% intervals hold {covered.at(0.68):.0%} of the labels, 95% intervals "
         f"{covered.at(0.95):.0%}.",
     )
 

@@ -21,8 +21,8 @@ def sections(evidence: TableEvidence) -> list[Section]:
     log = bool((variance > 0).all() and variance.max() > LOG_FROM * variance.min())
     chart = Chart(
         "residuals-chart",
-        f"To the left {len(evidence.cloud.y):,} rows, with 1.96 √(σ²+τ²) to each side, which 95 % "
-        "should lie between; to the right means over rows of nearly the same σ², with 95 % "
+        f"To the left {len(evidence.cloud.y):,} rows, with 1.96 √(σ²+τ²) to each side, which 95% "
+        "should lie between; to the right means over rows of nearly the same σ², with 95% "
         "intervals.",
         [_cloud(evidence, log=log), _means(bins, expected, log=log)],
         {"residuals": BLUE, "σ² + τ²": ORANGE},

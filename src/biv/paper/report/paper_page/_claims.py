@@ -46,7 +46,7 @@ def claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
     )
     parts = Table(
         "claims-parts",
-        "All comparisons behind the claims, with 95 % intervals",
+        "All comparisons behind the claims, with 95% intervals",
         ["claim", "part", "claimed", "ratio", "low", "high", "seeds", "verdict"],
         [
             [
@@ -84,7 +84,7 @@ def _deciding(verdict: Verdict) -> tuple[Cell, Cell, Cell, str]:
 
 
 def _interval(found: Finding) -> tuple[Cell, Cell, Cell]:
-    """A ratio and the ends of its 95 % interval, drawn on an axis that all share."""
+    """A ratio and the ends of its 95% interval, drawn on an axis that all share."""
     nothing = Cell("")
     if not isinstance(found, PairedRatio):
         told = getattr(found, "told", None)

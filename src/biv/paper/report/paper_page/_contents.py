@@ -11,7 +11,7 @@ from biv.paper.presets import PRESETS
 from biv.paper.spec import Run
 from biv.paper.store import Store
 
-MOST_SEEDS = 1000  # that a report is of; a damaged store may name any
+MAX_SEEDS = 1000  # that a report is of; a damaged store may name any
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def contents(store: Store) -> list[Chosen]:
                 continue
             present = {run for run in wanted_runs(dataset, preset.name, 1) if run in seeds}
             if present:
-                own = [seed for run in present for seed in seeds[run] if seed < MOST_SEEDS] or [0]
+                own = [seed for run in present for seed in seeds[run] if seed < MAX_SEEDS] or [0]
                 found.append(Chosen(dataset, preset.name, max(own) + 1, len(own)))
     return sorted(found, key=lambda chosen: -chosen.runs)
 
