@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -38,6 +39,7 @@ COLOURS = {
     "GT": TRUTH_COLOUR,
 }
 Numbers = dict[str, Any]
+Values = npt.NDArray[np.float64]
 
 
 class Picture(NamedTuple):
@@ -56,13 +58,13 @@ def runs(store: Store, name: str) -> Iterator[tuple[LinePanel, dict[str, Summary
         yield panel, {label: summary for label, summary in own.items() if summary is not None}
 
 
-# What BIV buys.
+# What error bars are worth: an illustration, and the paper's experiment.
 
 
 def methods(lines: dict[str, Summary]) -> dict[str, Summary]:
-    """The four that are compared: of the cutoffs, the best, which one cannot know beforehand."""
-    cutoffs = [own for label, own in lines.items() if label.startswith("C=")]
-    best = min(cutoffs, key=lambda own: own.lowest)
+    """The methods to compare. Of the cutoffs it is the best, which is not known in practice."""
+    cutoffs = [summary for label, summary in lines.items() if label.startswith("C=")]
+    best = min(cutoffs, key=lambda summary: summary.lowest)
     return {
         "L2": lines["L2"],
         f"best cutoff ({best.line.label})": best,
@@ -71,41 +73,71 @@ def methods(lines: dict[str, Summary]) -> dict[str, Summary]:
     }
 
 
-WORDS = {"L2": "L2: all labels alike", "GT": "clean labels"}
+LEGEND = {
+    "L2": "L2: ignores the error bars",
+    "BIV": "BIV: weights by the error bars",
+    "GT": "trained on noise-free labels",
+}
 
 
 def colour(label: str) -> str:
-    """One method, one colour, as in the paper's figures."""
+    """Return the colour of a method, which is that of the paper's figures."""
     return COLOURS["cutoff" if "cutoff" in label else label]
 
 
 def gain(store: Store) -> Picture:
-    """Learning curves under the most unequal noise, and the lowest losses under all three."""
+    """Draw what error bars are for, and learning curves under the most unequal noise."""
     figure = Figure(figsize=(8.6, 3.3), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
-    numbers: Numbers = {}
-    table = {panel.title: methods(lines) for panel, lines in runs(store, "table1")}
-    for place, (noise, found) in enumerate(table.items()):
-        for offset, (label, own) in zip((-0.15, -0.05, 0.05, 0.15), found.items(), strict=True):
-            right.errorbar(
-                place + offset, own.lowest, own.lowest_std,
-                color=colour(label), fmt="o", markersize=5, capsize=2,
-            )  # fmt: skip
-            numbers.setdefault(noise, {})[label] = [own.lowest, own.lowest_std]
-    for label, own in table["α=0.25"].items():
-        curve(left, own, colour(label), WORDS.get(label, label))
-    left.set(
-        title="learning curves, very unequal error bars (α=0.25)",
-        xlabel="training samples seen, thousands", ylabel="test error on clean labels",
+    left, right = figure.subplots(1, 2)
+    numbers: Numbers = {"illustration": illustration(left)}
+    (lines,) = (lines for panel, lines in runs(store, "table1") if panel.title == "α=0.25")
+    for label, summary in methods(lines).items():
+        curve(right, summary, colour(label), LEGEND.get(label, label))
+        numbers[label] = [summary.lowest, summary.lowest_std]
+    right.set(
+        title="Bike Sharing data, very unequal error bars (α=0.25)",
+        xlabel="training samples seen, thousands", ylabel="mean squared error on clean test labels",
         ylim=(0.05, 0.22),
     )  # fmt: skip
-    right.set(
-        title="lowest test error, mean ± std of five seeds", ylim=(0.05, 0.125), xlim=(-0.5, 2.5)
-    )
-    right.set_xticks(range(3), ["α=1", "α=0.5", "α=0.25"])
-    right.set_xlabel("error bars: unequal → very unequal")
-    left.legend(frameon=False, fontsize=8)
+    right.legend(frameon=False, fontsize=8)
     return Picture(figure, numbers)
+
+
+def illustration(axis: Axes) -> dict[str, float]:
+    """Draw noisy labels and the curves that minimise L2 and BIV; return their squared errors.
+
+    The curves are sums of sines and cosines, so that both minimisers have a closed form.
+    """
+    rng = np.random.default_rng(7)
+    x = np.sort(rng.uniform(0, 1, 60))
+    std = np.where(rng.random(60) < 0.4, 0.1, 1.6)
+    y = truth(x) + std * rng.normal(size=60)
+    grid = np.linspace(0, 1, 300)
+    axis.errorbar(
+        x, y, std, fmt="o", color="#888888", markersize=2.5, linewidth=0.7, label="label ± σ"
+    )
+    axis.plot(grid, truth(grid), color=COLOURS["GT"], linewidth=1.2, label="truth")
+    errors = {}
+    for label, weights in {"L2": np.ones(60), "BIV": 1 / (std**2 + 0.05)}.items():
+        root = np.sqrt(weights)[:, None]
+        solution = np.linalg.lstsq(root * waves(x), root[:, 0] * y, rcond=None)[0]
+        fitted = waves(grid) @ solution
+        axis.plot(grid, fitted, color=COLOURS[label], linewidth=1.8, label=label)
+        errors[label] = float(np.mean((fitted - truth(grid)) ** 2))
+    axis.set(title="unequal error bars, and two fits", xlabel="x", ylabel="y", ylim=(-4.8, 3.6))
+    axis.legend(frameon=False, fontsize=8, ncols=2, loc="lower left")
+    return errors
+
+
+def truth(x: Values) -> Values:
+    """Return the curve of the illustration."""
+    return np.asarray(np.sin(2 * np.pi * x) + 0.5 * np.cos(5 * np.pi * x))
+
+
+def waves(x: Values) -> Values:
+    """Return sines and cosines of up to four periods, (N, 9)."""
+    angles = 2 * np.pi * np.outer(x, np.arange(1, 5))
+    return np.hstack([np.ones((len(x), 1)), np.sin(angles), np.cos(angles)])
 
 
 def curve(axis: Axes, own: Summary, colour: str, label: str) -> None:

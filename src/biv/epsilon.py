@@ -18,7 +18,7 @@ from torch import Tensor
 
 from biv._utils import arrays, search, validation
 from biv._utils.arrays import Array
-from biv._utils.pages import helps_with, see
+from biv._utils.pages import argument_hint, errors_point_to
 from biv.losses import weights
 
 MARGIN_OF_ROOM = 1e-4  # for rounding, at most this share of what ε can add to a size
@@ -72,7 +72,7 @@ def epsilon_for_batch_size(
             f"variance must be small enough for epsilon to be finite in {found.dtype}; got up to "
             f"{float(tensor[tensor.isfinite()].max()):g}: choose another unit or a wider dtype"
         )
-    result: Array = arrays.like(variance, found)
+    result: Array = arrays.to_kind_of(variance, found)
     return result
 
 
@@ -84,7 +84,7 @@ def _require_reachable(size: float | Tensor, available: Tensor) -> None:
         raise ValueError(
             "size must be at most the number of elements of finite variance"
             f"{batch}, {int(available[unreachable][0])}: no epsilon reaches more; "
-            f"got {float(size):g}{see('epsilon')}"
+            f"got {float(size):g}{argument_hint('epsilon')}"
         )
 
 
@@ -96,7 +96,7 @@ def _solve(
     fraction: float = 1.0,
 ) -> Tensor:
     """Bracket and bisect, for min(size, fraction of all); so no size is out of reach."""
-    dtype = arrays.at_least_single(variance.dtype)
+    dtype = arrays.at_least_float32(variance.dtype)
     if 0 in (variance.shape[d] for d in dims):
         return variance.sum(dims).to(dtype)
     # float64, which Apple's GPUs do not have: there the CPU does it.
@@ -253,7 +253,7 @@ class MinimumBatchSize(EpsilonPolicy):
     size: float | None = None
     fraction: float | None = None
 
-    @helps_with("epsilon")
+    @errors_point_to("epsilon")
     def __post_init__(self) -> None:
         if (self.size is None) == (self.fraction is None):
             raise ValueError(
@@ -288,7 +288,7 @@ class MinimumBatchSize(EpsilonPolicy):
             raise ValueError(
                 f"MinimumBatchSize(size={self.size:g}) needs at least as many usable elements; "
                 f"got {int(available)} in this batch: use MinimumBatchSize(fraction=...), "
-                f"a smaller size, or drop the incomplete batch{see('epsilon')}"
+                f"a smaller size, or drop the incomplete batch{argument_hint('epsilon')}"
             )
 
 
@@ -299,6 +299,6 @@ def as_policy(epsilon: float | Tensor | EpsilonPolicy) -> EpsilonPolicy:
     try:
         return Fixed(epsilon)
     except TypeError as error:
-        page = see("epsilon")
+        page = argument_hint("epsilon")
         said = f"{str(error).removesuffix(page)}: or give a policy"
         raise TypeError(f"{said}, MinimumBatchSize(fraction=0.5) say{page}") from None

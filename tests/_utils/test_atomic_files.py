@@ -15,8 +15,8 @@ from biv._utils import atomic_files
 from biv._utils.atomic_files import (
     InUseError,
     WriteError,
-    complete_or_none,
     exclusive,
+    open_atomically,
     write_atomically,
 )
 from helpers.faults import Killed, faults, full, names
@@ -73,7 +73,7 @@ def test_a_kill_at_every_operation_and_the_next_run(tmp_path, monkeypatch, at):
 
 def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
     def written():
-        with complete_or_none(tmp_path / "a.txt") as file:
+        with open_atomically(tmp_path / "a.txt") as file:
             file.write(b"x" * 100_000)
             raise OSError("of the input")
 
@@ -84,10 +84,10 @@ def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
 
 def test_two_at_once_one_waits_or_is_refused(tmp_path):
     path = tmp_path / "a.txt"
-    with complete_or_none(path) as file:
+    with open_atomically(path) as file:
         file.write(b"first")
         with pytest.raises(InUseError, match=rf"a.txt is being written .*\(pid {os.getpid()}\)"):
-            complete_or_none(path).__enter__()
+            open_atomically(path).__enter__()
         other = threading.Thread(target=write_atomically, args=(path, b"second"))
         other.start()
         other.join(0.05)
@@ -100,7 +100,7 @@ def test_two_at_once_one_waits_or_is_refused(tmp_path):
 
 def test_a_leftover_is_removed_only_if_nobody_uses_it(tmp_path):
     path = tmp_path / TEMPORARY
-    with complete_or_none(tmp_path / "a.txt") as file:
+    with open_atomically(tmp_path / "a.txt") as file:
         file.write(b"whole")
         assert atomic_files.remove_leftover(path) is False
     assert (tmp_path / "a.txt").read_bytes() == b"whole"
@@ -123,14 +123,14 @@ def test_where_there_are_no_locks_every_writer_has_its_own_file(tmp_path, monkey
         (tmp_path / TEMPORARY).unlink()
     else:
         monkeypatch.setattr(atomic_files, "HAS_LOCKS", False)
-    with complete_or_none(path) as file:
+    with open_atomically(path) as file:
         file.write(b"first")
         write_atomically(path, b"second")
         assert path.read_bytes() == b"second"
     assert path.read_bytes() == b"first"
     with exclusive(tmp_path) as locked, exclusive(tmp_path) as again:
         assert (locked, again) == (False, False)
-    with pytest.raises(ZeroDivisionError), complete_or_none(path):
+    with pytest.raises(ZeroDivisionError), open_atomically(path):
         raise ZeroDivisionError
     assert [name for name in names(tmp_path) if name != TEMPORARY] == ["a.txt"]
 

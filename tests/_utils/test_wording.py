@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import biv
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv._utils.warnings import warn
 from biv._utils.wording import OPTIONS, STREAM_OPTIONS, Message, Setting, in_python, worded
 from biv.cli import main
@@ -58,7 +58,7 @@ def test_exceptions_and_warnings_carry_messages():
     assert worded(ValueError("plain"), OPTIONS) == "plain"
     assert worded(OSError(2, "gone"), OPTIONS) == str(OSError(2, "gone"))
 
-    @helps_with("images")
+    @errors_point_to("images")
     def fail():
         raise ValueError(RATE)
 
@@ -110,10 +110,10 @@ def test_missing_error_bars_are_worded_for_both(tmp_path, capsys):
     s = np.where(np.arange(60) == 7, np.nan, 1.0)
     path = table(tmp_path, s=s)
     rows = LabelledTable.read(path, Target("y", std="s"))
-    with pytest.raises(ValueError, match="unknown_variance='median' puts the median"):
+    with pytest.raises(ValueError, match="unknown_variance='median' replaces missing error bars"):
         biv.workflows.train_folder(tmp_path / "m", rows, {})
     told = said(capsys, "train", path, *COLUMNS, "--out", tmp_path / "m")
-    assert "--unknown-variance median puts the median in its place" in told
+    assert "--unknown-variance median replaces missing error bars by their median" in told
 
 
 def test_a_warning_of_a_fit_is_worded_for_both(tmp_path, capsys):

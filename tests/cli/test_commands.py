@@ -258,8 +258,8 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be 0 or more, as an error bar is; got '-1'"),
         ([LINES[0], *(line[:-1] + "0" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is 0"),
         ([LINES[0], *(line[:-1] + "inf" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is infinite"),
-        ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels of a finite error bar and a positive weight; got 1"),
-        ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave it out"),
+        ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels with a finite error bar and a positive weight; got 1"),
+        ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave the column out"),
         (LINES[:2], COLUMNS, "rows with a label; got 1"),
         (LINES[:1], COLUMNS, "must have rows with cells to learn from; got none"),
         (["x,y,s", *(f"{k},7,{1 + k % 3}" for k in range(60))], COLUMNS, "every label in column 'y' is 7: nothing can be learned"),
@@ -353,9 +353,9 @@ def test_every_command_leaves_out_identifiers_and_refuses_copies_of_the_label(co
     given = [*command, path, *COLUMNS, *OTHERS]
     assert run(*given) == 2
     said = capsys.readouterr().err
-    assert "columns to learn from must not repeat the label; by their rank correlations" in said
-    assert "with 'y', these do: 'in other units' (+1.0000). Leave them out with --ignore" in said
-    assert "or learn from them all the same with --keep 'in other units'" in said
+    assert "features must not repeat the label; these do, by their rank correlation" in said
+    assert "with 'y': 'in other units' (+1.0000). Leave them out with --ignore" in said
+    assert "or use them nevertheless with --keep 'in other units'" in said
     for name, texts in (("name", "texts"), ("key", "sequences of 12 letters")):
         count = rows // 4 if name == "name" else rows
         cells = f"{count:,} distinct {texts} in {count:,} filled cells"

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from biv._utils import atomic_files
-from biv._utils.atomic_files import InUseError, WriteError, complete_or_none, exclusive
+from biv._utils.atomic_files import InUseError, WriteError, exclusive, open_atomically
 from biv.cli import _signals, main
 from biv.paper.claims import claims
 from biv.paper.presets import PRESETS
@@ -40,7 +40,7 @@ def no_room_for(monkeypatch, pattern, error=None):
         if operation == "write" and re.search(pattern, str(path)):
             raise error or full()
 
-    monkeypatch.setattr(atomic_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before_operation", before)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_where_predictions_do_not_fit_nothing_is_left(here, monkeypatch, capsys,
             raise full()
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_files, "before", fail)
+        patch.setattr(atomic_files, "before_operation", fail)
         assert run("predict", "m", rows, "--out", f"p{suffix}") == 1
     assert f"biv: p{suffix} {FULL}\n" in capsys.readouterr().err
     assert names(here) == before
@@ -216,7 +216,7 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monk
         if (operation, path.name) == ("create", name):
             Path(name).write_text("another's")
 
-    monkeypatch.setattr(atomic_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before_operation", before)
     there = {*names(Path()), name}
     assert run(*command, "data.csv", *COLUMNS) == (1 if other is None else 0)
     assert Path(name).read_text() == "another's"
@@ -231,7 +231,7 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monk
 @pytest.mark.usefixtures("here")
 def test_two_at_once_the_second_is_told(capsys):
     who = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or write to another place"
-    with complete_or_none(Path("p.csv")) as file:
+    with open_atomically(Path("p.csv")) as file:
         assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
         assert re.search(f"biv: p.csv {who}", capsys.readouterr().err)
         file.write(b"x")
@@ -355,7 +355,7 @@ def before(operation, path):
     if operation == wanted and seen.count(wanted) == at:
         print("stopped", flush=True)
         time.sleep(600)
-atomic_files.before = before
+atomic_files.before_operation = before
 sys.exit(main(sys.argv[3:]))
 """
 

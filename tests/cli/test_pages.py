@@ -136,7 +136,7 @@ def test_errors_of_others_are_left_as_they_are():
 
     with pytest.raises(ValueError, match=r"^of my own$"):
         training.train_stack(network, MEMBERS, ONCE)
-    with pytest.raises(FileNotFoundError) as found, pages.helps_with("images"):
+    with pytest.raises(FileNotFoundError) as found, pages.errors_point_to("images"):
         open("nothing.txt")  # noqa: PTH123, SIM115
     assert found.value.errno == 2
     assert found.value.filename == "nothing.txt"

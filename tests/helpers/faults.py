@@ -20,7 +20,7 @@ def faults(monkeypatch, at=None, error=None, *, again=False):
         if at is not None and (number == at or (again and number > at)):
             raise error
 
-    monkeypatch.setattr(atomic_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before_operation", before)
     return seen
 
 

@@ -317,7 +317,7 @@ def test_what_is_compared_is_what_was_measured():
     rows = [
         line
         for line in page.splitlines()
-        if line.startswith("|") and re.search(r"\d\.\d|\d %", line)
+        if line.startswith("|") and re.search(r"\d\.\d|\d%", line)
     ]
     assert len(rows) > 5
     for row in rows:

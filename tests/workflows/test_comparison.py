@@ -298,7 +298,7 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
     unknown = np.where(np.arange(240) < 50, np.nan, rows.variance)
     missing = replace(rows, variance=unknown)
     with pytest.raises(
-        ValueError, match="must have an error bar; .* unknown_variance='median' puts"
+        ValueError, match="must have an error bar; .* unknown_variance='median' replaces"
     ):
         compare(missing)
     with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; got"):

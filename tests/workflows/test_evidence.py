@@ -10,7 +10,7 @@ import pytest
 import biv
 from biv.tables import LabelledTable, Target
 from biv.workflows import evidence, inspection
-from biv.workflows.evidence import Judged, TableEvidence
+from biv.workflows.evidence import OutOfFoldPredictions, TableEvidence
 from biv.workflows.evidence_parts import (
     BinnedResiduals,
     ErrorBarSummary,
@@ -31,7 +31,7 @@ def table(tmp_path, rows=400, seed=0):
 
 def judged(rows, predicted, tau2=0.0):
     places = np.arange(len(rows))
-    return Judged(places, predicted, np.full(len(rows), np.sqrt(tau2)), rows.variance)
+    return OutOfFoldPredictions(places, predicted, np.full(len(rows), np.sqrt(tau2)), rows.variance)
 
 
 def found(rows, predicted, tau2=0.0, **more):
@@ -49,7 +49,7 @@ def seen(rows, x):
         places=places,
         predicted=x,
     )
-    return inspection.examine(rows, fit)
+    return inspection.inspect_fit(rows, fit)
 
 
 def test_it_goes_through_json_and_back(tmp_path):
@@ -173,7 +173,7 @@ def test_a_model_is_judged_on_what_its_networks_have_not_seen(tmp_path):
     model = biv.BIVRegressor(members=4, folds=4, max_epochs=3, random_state=0)
     with pytest.warns(UserWarning, match="max_epochs"):
         model.fit(rows.features, rows.y, y_var=rows.variance)
-    own = TableEvidence.of_model(model, rows)
+    own = TableEvidence.from_model(model, rows)
     np.testing.assert_allclose(own.cloud.predicted, model.out_of_fold_)
     np.testing.assert_allclose(own.cloud.std, model.predict(rows.features, return_std=True)[1])
     np.testing.assert_allclose(np.square(own.cloud.sigma), rows.variance)

@@ -13,7 +13,7 @@ from biv.report import inspection as report
 from biv.report.matplotlib_figures import save_figure
 from biv.tables import LabelledTable, Target
 from biv.workflows import inspect, inspection, relation
-from biv.workflows.evidence_parts import worth_of_weights
+from biv.workflows.evidence_parts import relative_efficiency
 
 
 @pytest.fixture(autouse=True)
@@ -74,9 +74,9 @@ def test_the_worth_of_weights_is_that_of_a_weighted_mean():
     noise = rng.gamma(0.7, 2.0, size=200) + 0.1
     draws = rng.normal(size=(20_000, 200)) * np.sqrt(noise)
     plain, weighted = draws.mean(axis=1), draws @ (1 / noise) / (1 / noise).sum()
-    assert worth_of_weights(noise) == pytest.approx(plain.var() / weighted.var(), rel=0.04)
-    assert worth_of_weights(np.ones(3)) == 1.0
-    assert worth_of_weights(np.array([0.0, 1.0])) == np.inf
+    assert relative_efficiency(noise) == pytest.approx(plain.var() / weighted.var(), rel=0.04)
+    assert relative_efficiency(np.ones(3)) == 1.0
+    assert relative_efficiency(np.array([0.0, 1.0])) == np.inf
 
 
 def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
@@ -188,7 +188,7 @@ def test_scores_of_error_bars_larger_than_the_noise_are_not_shown(tmp_path):
     frame = columns(600).assign(s=3.0)
     found = seen(frame, tmp_path)
     truth = replace(found.fit, predicted=10 * frame["a"].to_numpy())
-    found = inspection.examine(found.table, truth)
+    found = inspection.inspect_fit(found.table, truth)
     assert found.finding.kind == "too large"
     assert "R²" not in report.text(found)  # above 1, and so of no use to anybody
     assert "weighting by them is worth" not in report.text(found)

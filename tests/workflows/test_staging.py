@@ -119,7 +119,7 @@ def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(staging, tmp_path,
     assert staging.read(lambda: content(staging)) == OLD
     with exclusive(staging.folder):
         staging.finish()
-        assert staging.leftovers() == []
+        assert staging.leftover_folders() == []
         if name == NEW:
             with pytest.raises(ValueError, match="[.]new is in the way"), staging.replacing():
                 pass
@@ -149,10 +149,10 @@ def test_what_is_read_in_the_middle_of_a_replacement(staging, monkeypatch):
     def before(operation, _):
         if operation in ("rename", "remove"):
             with monkeypatch.context() as patch:
-                patch.setattr(atomic_files, "before", lambda *_: None)
+                patch.setattr(atomic_files, "before_operation", lambda *_: None)
                 states.append(staging.read(lambda: content(staging)))
 
-    monkeypatch.setattr(atomic_files, "before", before)
+    monkeypatch.setattr(atomic_files, "before_operation", before)
     replace(staging, LATER)
     assert [state for k, state in enumerate(states) if not k or state != states[k - 1]] == [
         OLD,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from biv._utils import validation
 from biv._utils.messages import message_of, shortened
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 
 NUMPY_DTYPES = (torch.float16, torch.float32, torch.float64)
 LARGEST = 1e75  # of labels: standard errors are made of fourth powers, which are finite up to here
@@ -36,7 +36,7 @@ def to_tensor(name: str, value: object) -> Tensor:
     return torch.from_numpy(np.array(to_float_array(name, value), order="C"))
 
 
-def refuse_mask(name: str, value: object) -> None:
+def reject_masked_array(name: str, value: object) -> None:
     """Raise TypeError for a masked array, of which NumPy would use what the mask hides."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
@@ -45,7 +45,7 @@ def refuse_mask(name: str, value: object) -> None:
         )
 
 
-def refuse_extremes(name: str, values: npt.NDArray[Any], limit: float) -> None:
+def check_magnitude(name: str, values: npt.NDArray[Any], limit: float) -> None:
     """Raise for numbers whose powers overflow or vanish; infinities and NaN are not looked at.
 
     Args:
@@ -74,21 +74,21 @@ def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
     Raises:
         ValueError: Some are none.
     """
-    refuse_mask(name, given)
-    refuse_tensor(name, given)
-    array = np.asarray(of_cells(name, given))
+    reject_masked_array(name, given)
+    check_tensor(name, given)
+    array = np.asarray(cells_to_float(name, given))
     try:
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         said = message_of(error)
-        raise ValueError(f"{name} must hold numbers: {said}{see(name)}") from error
+        raise ValueError(f"{name} must hold numbers: {said}{argument_hint(name)}") from error
 
 
 class CellError(TypeError, ValueError):
     """A cell is no number; NumPy raises one or the other, by the type of the cell."""
 
 
-def of_cells(name: str, given: Any, hint: str = "") -> Any:
+def cells_to_float(name: str, given: Any, hint: str = "") -> Any:
     """Return Python objects and texts as float64, None and pandas.NA as NaN; all else as given.
 
     Args:
@@ -104,11 +104,13 @@ def of_cells(name: str, given: Any, hint: str = "") -> Any:
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers: {error}{see(name)}") from error
+        raise ValueError(
+            f"{name} must be an array of numbers: {error}{argument_hint(name)}"
+        ) from error
     if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
         raise ValueError(
             f"{name} must hold numbers: they must be real; got {array.dtype} (Complex data not "
-            f"supported, as scikit-learn says it){see(name)}"
+            f"supported, as scikit-learn says it){argument_hint(name)}"
         )
     if array.ndim == 0 or array.dtype.kind not in "OSU":
         return given
@@ -128,12 +130,14 @@ def of_cells(name: str, given: Any, hint: str = "") -> Any:
             found = f"{shortened(cell)} {where}"
             if isinstance(error, TypeError):  # a ValueError repeats the cell, of any length
                 found += f": {error}"
-            raise CellError(f"{name} must hold numbers; got {found}{hint}{see(name)}") from None
+            raise CellError(
+                f"{name} must hold numbers; got {found}{hint}{argument_hint(name)}"
+            ) from None
     return numbers
 
 
 @contextmanager
-def checking(name: str) -> Iterator[None]:
+def errors_name_argument(name: str) -> Iterator[None]:
     """Have scikit-learn's checks name the argument, and NumPy say nothing of huge numbers."""
     try:
         with np.errstate(all="ignore"):
@@ -149,7 +153,7 @@ def checking(name: str) -> Iterator[None]:
         raise kind(said if is_named else f"{name}: {said}") from error
 
 
-def refuse_tensor(name: str, value: object) -> None:
+def check_tensor(name: str, value: object) -> None:
     """Raise TypeError for tensors that NumPy cannot read."""
     if isinstance(value, Tensor):
         validation.dense(name, value)
@@ -176,7 +180,7 @@ def to_float_array(name: str, value: object) -> FloatArray:
         return cast(
             FloatArray, (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
         )
-    refuse_mask(name, value)
+    reject_masked_array(name, value)
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise TypeError(
@@ -188,11 +192,11 @@ def to_float_array(name: str, value: object) -> FloatArray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def like(value: object, result: Tensor) -> Any:
+def to_kind_of(value: object, result: Tensor) -> Any:
     """`result` as the kind that `value` was: a tensor for a tensor, NumPy for all else."""
     return result if isinstance(value, Tensor) else result.numpy()[()]
 
 
-def at_least_single(dtype: torch.dtype) -> torch.dtype:
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """The dtype to compute in: half precision has neither the range nor the digits for weights."""
     return torch.promote_types(dtype, torch.float32)

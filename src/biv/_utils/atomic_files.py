@@ -6,11 +6,10 @@ however that ends. What a killed process has left behind is therefore known by i
 lock that can be taken; the next writer of the same file uses it again. Where the system has no such
 locks, every writer has a name of its own, ``.<name>.biv-XXXXXXXX.tmp``, and nothing is removed.
 
-Every operation that changes the disk calls :func:`before` first, with its name and the final path.
-Tests replace that function (``monkeypatch.setattr(_files, "before", ...)``) to count the
-operations, or to have the n-th one fail: by an ``OSError``, as a full disk does, or by the end of
-the process. An exception that is raised by every operation from the n-th on stands for a kill
-within the process: nothing on the disk changes any more, and locks are released.
+Every operation that changes the disk calls :func:`before_operation` first, with its name and the
+final path. Tests replace that function to count the operations, or to make the n-th one fail with
+an ``OSError``, as on a full disk. If every operation from the n-th on raises an exception, that
+simulates a kill: the disk does not change any more, and the locks are released.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class InUseError(OSError):
     """Another process writes the same file or folder."""
 
 
-def before(operation: str, path: Path) -> None:
+def before_operation(operation: str, path: Path) -> None:
     """Do nothing; a test counts the operations here, or has one of them fail.
 
     Args:
@@ -75,7 +74,7 @@ def before(operation: str, path: Path) -> None:
 @contextmanager
 def _operation(name: str, path: Path) -> Iterator[None]:
     try:
-        before(name, path)
+        before_operation(name, path)
         yield
     except OSError as error:
         raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
@@ -96,14 +95,14 @@ def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> Non
         WriteError: It cannot be written.
     """
     make_folder(path.parent)
-    with complete_or_none(path, wait=True) as file:
+    with open_atomically(path, wait=True) as file:
         if not replace and path.exists():  # nobody else can make it now
             raise FileExistsError(errno.EEXIST, "the file already exists", str(path))
         file.write(content)
 
 
 @contextmanager
-def complete_or_none(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
+def open_atomically(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the context ends; after an error, none does.
 
     Args:
@@ -186,7 +185,7 @@ def _opened(path: Path, *, wait: bool) -> tuple[int, Path]:
 def _created(beside: Path, path: Path) -> int:
     """Open what was left behind, or a new file; not what a link leads to."""
     try:
-        before("create", path)
+        before_operation("create", path)
         descriptor = os.open(beside, _FLAGS, 0o666)
     except PermissionError:
         raise
@@ -330,7 +329,7 @@ def sync_folder(folder: Path) -> None:
     if not HAS_LOCKS:
         return
     with suppress(OSError):
-        before("sync folder", folder)
+        before_operation("sync folder", folder)
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

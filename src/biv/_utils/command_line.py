@@ -15,7 +15,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the options, and end."""
         page = self.get_default("helps")
-        super().error(message if page is None else message + pages.named(page))
+        super().error(message if page is None else message + pages.page_hint(page))
 
 
 def describe_command(

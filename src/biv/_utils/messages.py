@@ -36,11 +36,11 @@ def message_of(error: object) -> str:
     return f"{said[:MESSAGE_SHOWN]}... ({len(said):,} characters)"
 
 
-def in_shell(name: str) -> str:
+def shell_quoted(name: str) -> str:
     """Return a name as a shell takes it, for a command in a message; "NAME" for a long one.
 
     Example:
-        >>> in_shell("two words"), in_shell("x" * 1000)
+        >>> shell_quoted("two words"), shell_quoted("x" * 1000)
         ("'two words'", 'NAME')
     """
     return shlex.quote(name) if len(name) <= SHOWN else "NAME"

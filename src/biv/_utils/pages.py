@@ -27,32 +27,32 @@ PAGE_OF = {
 """Where an argument is explained, of those that people have to think about."""
 
 
-def see(argument: str) -> str:
+def argument_hint(argument: str) -> str:
     """What to append to an error about an argument; nothing if it has no page.
 
     Example:
-        >>> "variance must be non-negative; got -1" + see("variance")
+        >>> "variance must be non-negative; got -1" + argument_hint("variance")
         'variance must be non-negative; got -1 (see: biv docs error-bars)'
-        >>> see("dim")
+        >>> argument_hint("dim")
         ''
     """
     page = PAGE_OF.get(argument)
-    return "" if page is None else named(page)
+    return "" if page is None else page_hint(page)
 
 
-def named(page: str) -> str:
+def page_hint(page: str) -> str:
     """What to append to a message that this page helps with."""
     return f" (see: biv docs {page})"
 
 
 @contextmanager
-def helps_with(page: str) -> Iterator[None]:
+def errors_point_to(page: str) -> Iterator[None]:
     """Errors of values and files that leave here name the page, unless they name one already.
 
     It decorates functions too; not those that call what users wrote, whose errors are their own.
 
     Example:
-        >>> @helps_with("images")
+        >>> @errors_point_to("images")
         ... def read(size):
         ...     raise ValueError(f"size must be positive; got {size}")
         >>> read(-1)
@@ -64,7 +64,7 @@ def helps_with(page: str) -> Iterator[None]:
     except (ValueError, TypeError, FileNotFoundError) as error:
         said = error.args[0] if len(error.args) == 1 else None
         if isinstance(said, str) and "biv docs" not in said:
-            error.args = (said + named(page),)
+            error.args = (said + page_hint(page),)
         raise
 
 

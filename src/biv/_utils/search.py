@@ -36,7 +36,7 @@ def root(excess: Callable[[Tensor], Tensor], high: Tensor) -> float:
     return float(smallest_where(lambda x: excess(x) <= 0, low, high))
 
 
-def lowest(function: Callable[[Tensor], Tensor], low: float, high: float) -> float:
+def argmin(function: Callable[[Tensor], Tensor], low: float, high: float) -> float:
     """Where a function is lowest between bounds, by ever finer grids on a logarithmic scale."""
     for _ in range(REFINEMENTS):
         grid = torch.logspace(math.log10(low), math.log10(high), 33, dtype=torch.float64)

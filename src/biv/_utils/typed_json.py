@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 # Of reports and fits, which multiply them: what a few times as much is finite of.
-MOST = 1e300
-Number = Annotated[float, msgspec.Meta(ge=-MOST, le=MOST)]
-Positive = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
-NonNegative = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
+LARGEST_STORED = 1e300
+Number = Annotated[float, msgspec.Meta(ge=-LARGEST_STORED, le=LARGEST_STORED)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST_STORED)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_STORED)]
 Scalar = str | int | float | bool | None
 
 # What reading a damaged file may raise after its types have been checked. A warning is there for
@@ -47,7 +47,7 @@ class DamagedFileError(ValueError):
 
 
 @contextmanager
-def damaged(name: object, what: str = "is damaged") -> Iterator[None]:
+def errors_name_file(name: object, what: str = "is damaged") -> Iterator[None]:
     """Name the file that an error inside is about.
 
     Raises:
@@ -145,7 +145,7 @@ def parse(
         Traceback (most recent call last):
         biv._utils.typed_json.DamagedFileError: a.json is damaged: [1] must be float; got str
     """
-    with damaged(name, what):
+    with errors_name_file(name, what):
         if form is not None:
             require_format(name, decode(content, _Header).get("format"), form)
         return decode(content, kind)
@@ -153,10 +153,10 @@ def parse(
 
 def read(path: Path, kind: type[T], form: str | None = None, *, what: str = "is damaged") -> T:
     """Return what a JSON file holds as a type; see :func:`parse`."""
-    return parse(path, content_of(path), kind, form, what=what)
+    return parse(path, read_bytes(path), kind, form, what=what)
 
 
-def content_of(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file of reasonable size.
 
     Raises:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from biv._utils.messages import shortened
-from biv._utils.pages import PAGE_OF, named, see
+from biv._utils.pages import PAGE_OF, argument_hint, page_hint
 
 BAD_ROWS_SHOWN = 3
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that torch computes in
@@ -86,12 +86,12 @@ def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
 
 def _page(name: str) -> str:
     # One number of that name is the variance of a noise model, which error bars have no part in.
-    return "" if name == "variance" else see(name)
+    return "" if name == "variance" else argument_hint(name)
 
 
 def _loss_page(name: str) -> str:
     # Which shapes and tensors a loss takes; where error bars come from is not the question.
-    return named("loss") if name in PAGE_OF else ""
+    return page_hint("loss") if name in PAGE_OF else ""
 
 
 def integer(name: str, value: object, *, at_least: int, at_most: int = LARGEST_INTEGER) -> int:
@@ -180,7 +180,7 @@ def bool_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         raise TypeError(
             f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
-            f"got {describe(value)}{see(name)}"
+            f"got {describe(value)}{argument_hint(name)}"
         )
     return dense(name, value)
 
@@ -252,7 +252,7 @@ def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
     bad = (~good).nonzero()
     shown = ", ".join(f"{value[tuple(i)].item():g} at {_index(i)}" for i in bad[:BAD_ROWS_SHOWN])
     rest = f" ({len(bad)} bad elements in all)" if len(bad) > BAD_ROWS_SHOWN else ""
-    raise ValueError(f"{name} must be {expected}; got {shown}{rest}{see(name)}")
+    raise ValueError(f"{name} must be {expected}; got {shown}{rest}{argument_hint(name)}")
 
 
 def _index(position: Tensor) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from biv._utils.messages import in_shell, shortened
+from biv._utils.messages import shell_quoted, shortened
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Options:
         option = self.names.get(setting.name, f"--{setting.name.replace('_', '-')}")
         if option is None:
             return None
-        return " ".join([option, *(in_shell(str(value)) for value in setting.values)])
+        return " ".join([option, *(shell_quoted(str(value)) for value in setting.values)])
 
 
 OPTIONS = Options(
@@ -85,7 +85,7 @@ OPTIONS = Options(
     }
 )
 # What `biv inspect` and reports advise is an option of `biv train`.
-ADVICE = Options({**OPTIONS.names, "calibrate_variance": "biv train --calibrate-variance"})
+ADVICE_OPTIONS = Options({**OPTIONS.names, "calibrate_variance": "biv train --calibrate-variance"})
 STREAM_OPTIONS = Options(
     {
         **OPTIONS.names,

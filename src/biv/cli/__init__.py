@@ -130,7 +130,7 @@ def _failed(error: Exception, options: argparse.Namespace) -> int:
     said = worded(error, OPTIONS)
     helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
     about = "command" if isinstance(error, FileNotFoundError) else options.helps
-    print(f"biv: {said}{pages.named(about) if helps else ''}", file=sys.stderr)
+    print(f"biv: {said}{pages.page_hint(about) if helps else ''}", file=sys.stderr)
     return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError)) else 2
 
 

@@ -164,7 +164,7 @@ def read(options: argparse.Namespace) -> LabelledTable:
     require_libraries()
     from biv._utils.progress import progress_bar
     from biv.tables import LabelledTable
-    from biv.workflows.checks import column_remarks, refuse_copies
+    from biv.workflows.checks import column_remarks, require_no_copies
 
     with progress_bar(None, "reading", unit="row") as bar:
         table = LabelledTable.read(
@@ -181,7 +181,7 @@ def read(options: argparse.Namespace) -> LabelledTable:
     for remark in column_remarks(table.schema, table.features, options.keep):
         note(remark)
     source = ", ".join(map(str, list(table.files)[:COLUMNS_SHOWN]))
-    refuse_copies(source, table.target, table.features, table.y, table.ends, options.keep)
+    require_no_copies(source, table.target, table.features, table.y, table.ends, options.keep)
     _note_missing(table)
     _note_names(table)
     return table

@@ -68,7 +68,7 @@ def call(options: argparse.Namespace) -> int:
             name=options.name,
             force=options.force,
             after_part=bar.update,
-            tell_unseen=_note_unseen,
+            report_unseen=_note_unseen,
         )
     columns = [options.name, f"{options.name}_std"]
     told = {"out": str(out), "rows": rows, "columns": columns}

@@ -88,6 +88,6 @@ def _of_model(path: Path, options: argparse.Namespace) -> None:
     if options.comparison is not None:
         comparison = ComparisonRecord.read(options.comparison, folder.target.name)
         folder = replace(folder, comparison=comparison)
-    with typed_json.damaged(path, "cannot be shown"):
+    with typed_json.errors_name_file(path, "cannot be shown"):
         page = model_page.of_model(folder, shlex.quote(str(path)))
     page.write(options.out)

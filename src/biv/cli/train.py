@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biv._utils.command_line import describe_command
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 from biv._utils.torchrun import launched
 from biv.cli import _table_options
 from biv.losses import registry
@@ -139,9 +139,9 @@ def call(options: argparse.Namespace) -> int:
     settings = _settings(options)
     _table_options.require_libraries()
     from biv.workflows import train_folder
-    from biv.workflows.room import require_free
+    from biv.workflows.training_folder import require_no_model
 
-    require_free(options.out, force=options.force)
+    require_no_model(options.out, force=options.force)
     page, comparison = _for_report(options)
     table = _table_options.read(options)
     if not options.json:
@@ -164,7 +164,7 @@ def call(options: argparse.Namespace) -> int:
 def _for_report(options: argparse.Namespace) -> tuple[Path | None, ComparisonRecord | None]:
     """Where the report goes, if to anywhere, and the comparison that it is to have."""
     from biv.workflows.comparison_record import ComparisonRecord
-    from biv.workflows.room import REPORT
+    from biv.workflows.training_folder import REPORT
 
     comparison = None
     if options.comparison is not None:
@@ -285,7 +285,7 @@ def _epsilon(options: argparse.Namespace) -> Any:
         epsilon: Any = options.epsilon if options.epsilon == "auto" else float(options.epsilon)
     except ValueError:
         raise ValueError(
-            f"--epsilon must be auto or a number; got {options.epsilon!r}{see('epsilon')}"
+            f"--epsilon must be auto or a number; got {options.epsilon!r}{argument_hint('epsilon')}"
         ) from None
     tuned = registry.get(options.loss).tuned
     for name in ("epsilon", "threshold"):

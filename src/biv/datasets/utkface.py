@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from biv._utils.cache import cache_dir
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.images.archive import ARCHIVES
 from biv.images.dataset import CHANNELS, ImageDataset
 from biv.images.decode import decode, warn_of
@@ -22,7 +22,7 @@ AGE = re.compile(r"(\d{1,3})_\d")
 OLDEST = 130
 
 
-@helps_with("images")
+@errors_point_to("images")
 def load_utkface(
     path: str | Path | None = None, *, size: int = 200, progress: bool = True
 ) -> ImageDataset:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from biv import metrics
 from biv._utils import arrays
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
         ([[0.25], [inf]], 'y_std')
     """
     if y_var is not None and y_std is not None:
-        raise ValueError(f"give y_var or y_std, not both{see('y_var')}")
+        raise ValueError(f"give y_var or y_std, not both{argument_hint('y_var')}")
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
@@ -79,13 +79,15 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
         value = np.broadcast_to(value, (rows,))
     if value.shape not in (y.shape, (rows, 1), (rows,)):
         raise ValueError(
-            f"{name} must have the shape of y, {y.shape}; got {value.shape}{see(name)}"
+            f"{name} must have the shape of y, {y.shape}; got {value.shape}{argument_hint(name)}"
         )
     labels = y.reshape(rows, -1)
     value = np.broadcast_to(value.reshape(rows, -1), labels.shape)
     value = np.where(np.isnan(labels), np.inf, value)
     if (value < 0).any():
-        raise ValueError(f"{name} must be at least 0; got less in {_rows(value < 0)}{see(name)}")
+        raise ValueError(
+            f"{name} must be at least 0; got less in {_rows(value < 0)}{argument_hint(name)}"
+        )
     _refuse_extremes(name, value)
     return ErrorBars(value if name == "y_var" else value**2, name)
 
@@ -97,13 +99,13 @@ def _refuse_extremes(name: str, value: Array) -> None:
     if huge.any():
         raise ValueError(
             f"{name} must be at most {limit:g}, or +inf for a label to ignore; got more in "
-            f"{_rows(huge)}{see(name)}"
+            f"{_rows(huge)}{argument_hint(name)}"
         )
     lost = (value > 0) & (value < 1 / limit)
     if lost.any():
         raise ValueError(
             f"{name} must be 0 or at least {1 / limit:g}, for its square to be above 0; got less "
-            f"in {_rows(lost)}: choose another unit{see(name)}"
+            f"in {_rows(lost)}: choose another unit{argument_hint(name)}"
         )
 
 
@@ -115,7 +117,8 @@ def require_known(bars: ErrorBars | None, how: str = "") -> None:
     """
     if bars is not None and bars.unknown.any():
         raise ValueError(
-            f"{bars.name} must not be NaN; got it in {_rows(bars.unknown)}{how}{see(bars.name)}"
+            f"{bars.name} must not be NaN; got it in {_rows(bars.unknown)}{how}"
+            f"{argument_hint(bars.name)}"
         )
 
 
@@ -149,7 +152,7 @@ def medians(bars: ErrorBars) -> Array:
     if np.isnan(known).all(axis=0).any():
         raise ValueError(
             f"{bars.name} must be known of some labels of every output; got none: without error "
-            f"bars, leave it out{see(bars.name)}"
+            f"bars, leave it out{argument_hint(bars.name)}"
         )
     return np.nanmedian(known, axis=0)
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv._utils.rank_correlation import ranks
-from biv._utils.wording import ADVICE, Message, Setting, Wording, worded
+from biv._utils.wording import ADVICE_OPTIONS, Message, Setting, Wording, worded
 from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
@@ -59,15 +59,15 @@ _TEXTS = {
     "equal": "all error bars are equal, so that residuals cannot show whether their size is right",
     "nothing": "squared residuals of rows left out do not grow with σ² (slope {numbers}; it should "
     "be 1): the error bars seem to say nothing about the noise of each label. They may belong to "
-    f"other rows, or be an inverse (1/σ or 1/σ²){named('checking')}",
+    f"other rows, or be an inverse (1/σ or 1/σ²){page_hint('checking')}",
     "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, shrink "
-    f"them instead, as biv.labels.repeats does{named('error-bars')}",
+    f"them instead, as biv.labels.repeats does{page_hint('error-bars')}",
     "factor above 1": f"σ² seems too small: {_OFF}. A model that is worse where labels are noisier "
-    f"looks so too; calibrating then does harm{named('checking')}",
+    f"looks so too; calibrating then does harm{page_hint('checking')}",
     "shape": "squared residuals of rows left out grow faster than σ², by a factor of {numbers}, "
     "and from less than 0: no common factor corrects these error bars. Check whether the column "
-    f"is σ and not σ²{named('error-bars')}",
-    "too large": f"{TOO_LARGE}{named('error-bars')}",
+    f"is σ and not σ²{page_hint('error-bars')}",
+    "too large": f"{TOO_LARGE}{page_hint('error-bars')}",
     "undecided": "the residuals of rows left out do not show whether the error bars are right: the "
     "factor of σ² is {numbers}",
     "undecided below 1": "σ² may be too large: by the residuals of rows left out, its factor is "
@@ -121,7 +121,7 @@ class Finding(NamedTuple):
             return self.factor.low > FAR_OFF or self.factor.high < 1 / FAR_OFF
         return self.kind not in SILENT
 
-    def record(self, wording: Wording = ADVICE) -> FindingRecord:
+    def record(self, wording: Wording = ADVICE_OPTIONS) -> FindingRecord:
         """Return the finding as files and reports keep it, worded for the command."""
         return FindingRecord(kind=self.kind, text=worded(self.text, wording))
 
@@ -214,7 +214,7 @@ def _placeholders(variance: Array, repeated: Array) -> Message:
         shown=shown + more,
         # If all are placeholders, no error bar would be left.
         advice="If so, fit without error bars" if sharing == len(variance) else advice,
-        page=named("error-bars"),
+        page=page_hint("error-bars"),
     )
 
 
@@ -233,7 +233,7 @@ def _judge(f: Array, y: Array, v: Array, taken: str | None) -> Finding:
             held=held,
             do=do,
             instead=NAMES[instead],
-            page=named("error-bars"),
+            page=page_hint("error-bars"),
         )
         return Finding("misread", message, found)
     kind = _size(f, y, v, found)
@@ -319,5 +319,5 @@ def _follows(correlation: float) -> Message:
         "a count n is, and weighting by them biases predictions{page}",
         way=way,
         correlation=correlation,
-        page=named("error-bars"),
+        page=page_hint("error-bars"),
     )

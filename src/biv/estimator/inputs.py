@@ -32,14 +32,14 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """
     _refuse_containers("X", X)
     if has_categories(X):
-        with arrays.checking("X"):
+        with arrays.errors_name_argument("X"):
             validate_data(estimator, X, skip_check_array=True, reset=reset)
         if reset and len(X) < MIN_ROWS:
             raise ValueError(f"X must have at least {MIN_ROWS} rows; got {len(X)}")
         return X
-    with arrays.checking("X"):
+    with arrays.errors_name_argument("X"):
         if not hasattr(X, "iloc"):
-            X = arrays.of_cells("X", X, ": use a pandas frame, whose text is categories")
+            X = arrays.cells_to_float("X", X, ": use a pandas frame, whose text is categories")
         try:
             return validate_data(
                 estimator,
@@ -55,8 +55,8 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
 def _refuse_containers(name: str, values: Any) -> None:
     """Refuse masked arrays, whose mask would be lost, and tensors."""
-    arrays.refuse_mask(name, values)
-    arrays.refuse_tensor(name, values)
+    arrays.reject_masked_array(name, values)
+    arrays.check_tensor(name, values)
 
 
 def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
@@ -83,9 +83,9 @@ def read_labels(y: Any) -> Array:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     _refuse_containers("y", y)
-    with arrays.checking("y"):
+    with arrays.errors_name_argument("y"):
         labels: Array = check_array(
-            arrays.of_cells("y", y),
+            arrays.cells_to_float("y", y),
             ensure_2d=False,
             dtype=np.float64,
             ensure_all_finite="allow-nan",
@@ -97,8 +97,8 @@ def read_labels(y: Any) -> Array:
 def read_sample_weight(sample_weight: Any, rows: Array) -> Array:
     """Return checked weights, (N,), of a size that float32 and sums of them have room for."""
     _refuse_containers("sample_weight", sample_weight)
-    with arrays.checking("sample_weight"):
-        sample_weight = arrays.of_cells("sample_weight", sample_weight)
+    with arrays.errors_name_argument("sample_weight"):
+        sample_weight = arrays.cells_to_float("sample_weight", sample_weight)
         weight: Array = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
     largest = weight.max(initial=0.0)
     ordinary = SMALLEST_IMPORTANCE < largest < 1 / SMALLEST_IMPORTANCE

@@ -51,7 +51,7 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} is not a file")
-    with typed_json.damaged(path, "is not a model, or is damaged"):
+    with typed_json.errors_name_file(path, "is not a model, or is damaged"):
         try:
             with safe_open(str(path), framework="pt") as file:
                 metadata = file.metadata() or {}

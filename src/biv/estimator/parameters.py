@@ -13,7 +13,7 @@ from torch import nn
 
 from biv._utils import validation
 from biv._utils.messages import shortened
-from biv._utils.pages import helps_with, see
+from biv._utils.pages import argument_hint, errors_point_to
 from biv._utils.validation import NON_NEGATIVE, POSITIVE, describe
 from biv.epsilon import EpsilonPolicy, Fixed, Relative
 from biv.losses import registry
@@ -43,7 +43,8 @@ def _epsilon(name: str, value: object) -> None:
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(
-                f"{name} must be 'auto', a number or a policy; got {shortened(value)}{see(name)}"
+                f"{name} must be 'auto', a number or a policy; got {shortened(value)}"
+                f"{argument_hint(name)}"
             )
     elif not isinstance(value, EpsilonPolicy):
         validation.real_number(name, value, NON_NEGATIVE)
@@ -85,7 +86,7 @@ CONSTRAINTS: Mapping[str, Check] = {
 """Check of every parameter but `keep`, which depends on X, and `random_state`, which is NumPy's."""
 
 
-@helps_with("estimator")
+@errors_point_to("estimator")
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Check the parameters of a :class:`biv.BIVRegressor` by themselves and with each other.
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from biv import metrics
 from biv._utils import arrays, typed_json
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv._utils.warnings import warn
 from biv._utils.wording import Message, Setting
 from biv.epsilon import EpsilonPolicy
@@ -319,7 +319,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not weight.any():
                 raise ValueError("sample_weight must not be zero in every row")
         counting = usable(labels, weight, bars)
-        arrays.refuse_extremes("y", np.where(counting, labels, np.nan), arrays.LARGEST)
+        arrays.check_magnitude("y", np.where(counting, labels, np.nan), arrays.LARGEST)
         parts, fits = [], []
         for output, used in enumerate(counting.T):
             # Of the output's own rows, so that a fit of several outputs is several fits of one.
@@ -358,7 +358,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             error_bars.require_known(
                 bars, ": unknown_variance='median' or 'estimate' puts something in its place"
             )
-        with arrays.checking("random_state"):
+        with arrays.errors_name_argument("random_state"):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return FitSettings(
             loss=loss,
@@ -499,7 +499,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         predicted = self.predict(X)
         labels = arrays.real_numbers("y", y)
-        arrays.refuse_extremes("y", labels, arrays.LARGEST)
+        arrays.check_magnitude("y", labels, arrays.LARGEST)
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; got {labels.shape}")
         columns = labels.reshape(len(labels), -1)
@@ -562,14 +562,14 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             The file is no model, is damaged, or is of another version; or it needs `model`, or has
             no use for it.
         """
-        with helps_with("estimator"):
+        with errors_point_to("estimator"):
             tensors, content = model_file.read(path)
         if (content.get("network", {}) is None) != (model is not None):
             wanted = "pass it as model=" if model is None else "leave model out"
             whose = "a function of its maker's" if model is None else "biv itself"
             raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
         what = "is damaged" if model is None else "was made by another function than this"
-        with typed_json.damaged(path, f"is not a model, or {what}"):
+        with typed_json.errors_name_file(path, f"is not a model, or {what}"):
             settings = settings_from_json(
                 content["settings"], cls._get_param_names(), BIVRegressor.__init__
             )

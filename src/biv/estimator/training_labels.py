@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv import metrics
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv._utils.warnings import warn
 from biv._utils.wording import Message, Setting
 from biv.estimator import error_bars, findings
@@ -107,7 +107,7 @@ class TrainingLabels:
                         "{calibrate} needs error bars that differ between labels: else their "
                         "factor cannot be told from the model's own error{page}",
                         calibrate=Setting("calibrate_variance", True),
-                        page=named("checking"),
+                        page=page_hint("checking"),
                     )
                 )
             if factor.value <= 0:

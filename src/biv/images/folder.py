@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv._utils.messages import shortened
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv._utils.warnings import warn
 from biv.images.archive import Folder
 from biv.images.dataset import CHANNELS, ImageDataset
@@ -29,7 +29,7 @@ class _Label(NamedTuple):
     variance: float
 
 
-@helps_with("images")
+@errors_point_to("images")
 def read_images(
     folder: str | Path,
     table: str | Path | Sequence[str | Path] | None = None,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from biv._utils import validation
 from biv._utils.arrays import to_tensor
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.labels._noisy_labels import (
     NoisyLabels,
     pair,
@@ -18,7 +18,7 @@ from biv.labels._noisy_labels import (
 )
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def bootstrapped(
     reward: Any,
     next_value: Any,

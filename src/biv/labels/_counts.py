@@ -8,14 +8,14 @@ from torch import Tensor
 
 from biv._utils import validation
 from biv._utils.arrays import to_tensor
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.labels._noisy_labels import (
     NoisyLabels,
     pair,
 )
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def poll(
     share: Any, count: Any, *, population: float | None = None, design_effect: float = 1.0
 ) -> NoisyLabels:
@@ -63,7 +63,7 @@ def poll(
     return pair(share, p, variance, {"share": p, "count": n})
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     r"""Counts: the rate of a Poisson process, events over exposure.
 
@@ -89,7 +89,7 @@ def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     return pair(events, k / time, variance, {"events": k, "exposure": time}, time)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     r"""The logarithm of a Poisson rate, by the delta method.
 
@@ -115,7 +115,7 @@ def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     return pair(events, y, variance, {"events": k, "exposure": time}, time)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
     r"""The logarithm of the ratio of two counts, by the delta method.
 
@@ -143,7 +143,7 @@ def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
     return pair(events, y, variance, sources, variance)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def count_ratio(events: Any, others: Any) -> NoisyLabels:
     r"""The ratio of two counts a/b, by the delta method.
 
@@ -154,9 +154,9 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
     This is (a/b)²(1/a + 1/b) with a correction for small counts: a is increased by two, and the
     expansion of 1/b has one more term. The mean of (y − truth)²/variance is 0.78 for two counts
     with expectation 5, 0.92 at 10 and 0.99 at 50, and at most 1.06 if both expectations are 5 or
-    more. With an expectation of 2 in the denominator it can be 1.42. The ratio itself is biased upwards,
-    by 29% where b is expected to be 5, 13% at 10 and 6% at 20: for b below twenty, the logarithm
-    (:func:`log_count_ratio`) is the better label.
+    more. If the denominator has an expectation of 2, it can be 1.42. The ratio itself is biased
+    upwards, by 29% if b has an expectation of 5, 13% at 10 and 6% at 20. For b below 20, the
+    logarithm (:func:`log_count_ratio`) is the better label.
 
     Args:
         events: a, 0 or more, of any shape.

@@ -9,7 +9,7 @@ import torch
 
 from biv._utils import validation
 from biv._utils.arrays import to_tensor
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.labels._noisy_labels import (
     NoisyLabels,
     pair,
@@ -20,7 +20,7 @@ LEAST_LEVEL = 1e-6  # of an interval; (1 + level)/2 has ten digits of it
 UNIT = validation.Range(0.0, limit=1.0, open_below=True)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyLabels:
     r"""A value and its ±: a number of standard deviations, or a range with nothing beyond it.
 
@@ -52,7 +52,7 @@ def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyL
     return pair(y, values, half.double() ** 2 * share, {"y": values, "half_width": half}, half)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     r"""A confidence interval's two ends: its middle, and the variance that its width stands for.
 
@@ -86,7 +86,7 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     return pair(low, (below + above) / 2, (half / _quantile(level)) ** 2, sources, half)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def asymmetric(
     y: Any, minus: Any, plus: Any, *, level: float = 0.6827, centre: str = "median"
 ) -> NoisyLabels:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from biv._utils import validation
-from biv._utils.arrays import like
+from biv._utils.arrays import to_kind_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -96,7 +96,7 @@ def pair(
         )
     if isinstance(given, Tensor):
         return NoisyLabels(y, variance)
-    return NoisyLabels(like(given, y.double()), like(given, variance.contiguous()))
+    return NoisyLabels(to_kind_of(given, y.double()), to_kind_of(given, variance.contiguous()))
 
 
 def largest(values: Tensor, axis: int) -> Tensor:

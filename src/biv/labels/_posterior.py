@@ -10,7 +10,7 @@ import numpy as np
 
 from biv._utils import validation
 from biv._utils.arrays import real_numbers
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.labels._noisy_labels import (
     Array,
     NoisyLabels,
@@ -20,7 +20,7 @@ MEANS = ("mean", "x", "loc")  # what libraries call the two, the first that is t
 COVARIANCES = ("covariance", "covariance_matrix", "cov", "P")
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
     r"""What a filter or smoother believes: a component of its mean, and the variance of that.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.labels._moderation import moderated, variance_of_t
 from biv.labels._noisy_labels import (
     Array,
@@ -20,7 +20,7 @@ MAX_RATERS = 5_000  # of more, the uncertainty of their biases is simulated: no 
 SIMULATIONS = 64
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     r"""Crowd ratings: the mean rating of each item, its variance shrunk where raters are few.
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from biv._utils.arrays import LARGEST, refuse_extremes, to_tensor
-from biv._utils.pages import helps_with
+from biv._utils.arrays import LARGEST, check_magnitude, to_tensor
+from biv._utils.pages import errors_point_to
 from biv.labels._moderation import moderated
 from biv.labels._noisy_labels import (
     Array,
@@ -16,7 +16,7 @@ from biv.labels._noisy_labels import (
 )
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def repeats(items: Any, values: Any) -> GroupedLabels:
     r"""Repeated measurements: the mean of each item's values, and its squared standard error.
 
@@ -80,7 +80,7 @@ def columns(
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise ValueError(f"{name} must be finite; got {numbers[row]} in row {row}")
-    refuse_extremes(name, numbers, LARGEST)
+    check_magnitude(name, numbers, LARGEST)
     return given, numbers
 
 

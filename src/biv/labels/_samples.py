@@ -10,7 +10,7 @@ from torch import Tensor
 
 from biv._utils import validation
 from biv._utils.arrays import to_tensor
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.labels._moderation import moderated
 from biv.labels._noisy_labels import (
     NoisyLabels,
@@ -24,7 +24,7 @@ from biv.labels._noisy_labels import (
 MIN_SAMPLES = 4  # below, the variance of a t distribution is infinite
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def samples(values: Any, axis: int = -1) -> NoisyLabels:
     r"""Monte-Carlo samples of the label: their mean, and how far the truth may be from it.
 
@@ -63,7 +63,7 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
     return pair(values, tensor.mean(dim=axis), spread * factor, sources, width(tensor, axis))
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def ensemble(
     means: Any, variances: Any = None, axis: int = 0, *, correlation: float = 0.0
 ) -> NoisyLabels:

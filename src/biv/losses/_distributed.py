@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from biv._utils import validation
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 from biv.losses import weights
 from biv.losses._reduction import Labels, LossSums, Weighted
 from biv.losses._weighting import Scope, Weighting, smallest_of_each
@@ -138,7 +138,7 @@ def _agree(
     numbers = (len(variance), failed, outputs, -outputs)
     facts = torch.stack(
         [
-            -weights.smallest(variance).double(),
+            -weights.smallest_variance(variance).double(),
             *(variance.new_full((), float(number), dtype=torch.float64) for number in numbers),
             importance.double(),
         ]
@@ -206,7 +206,8 @@ def require_group(group: object) -> None:
 def _no_group(found: str) -> NoReturn:
     raise TypeError(
         "process_group must be None or a torch.distributed.ProcessGroup of which this process is "
-        f"a member (torch.distributed.group.WORLD, once initialised); {found}{see('process_group')}"
+        f"a member (torch.distributed.group.WORLD, once initialised); {found}"
+        f"{argument_hint('process_group')}"
     )
 
 

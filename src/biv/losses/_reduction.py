@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from biv._utils import arrays, validation
-from biv._utils.pages import named, see
+from biv._utils.pages import argument_hint, page_hint
 from biv.losses._weighting import Scope, Weighting, total
 
 Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
@@ -108,7 +108,7 @@ class Labels(NamedTuple):
         """
         look = validate_args and validation.values_are_readable()
         validation.floating_tensor("target", target)
-        dtype = arrays.at_least_single(target.dtype)
+        dtype = arrays.at_least_float32(target.dtype)
         used = ~target.isnan()
         if mask is not None:
             used = used & _beside_target("mask", validation.bool_tensor("mask", mask), target)
@@ -211,7 +211,7 @@ def elementwise(base: Base, pred: Tensor, target: Tensor) -> Tensor:
     if not isinstance(loss, Tensor) or loss.shape != pred.shape:
         raise ValueError(
             f"base must return one loss an element, a tensor of shape {tuple(pred.shape)} "
-            f"(as reduction='none' does); got {validation.describe(loss)}{see('base')}"
+            f"(as reduction='none' does); got {validation.describe(loss)}{argument_hint('base')}"
         )
     return loss
 
@@ -225,7 +225,7 @@ def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
     names = ", ".join(repr(name) for name in BASES)
     raise ValueError(
         f"base must be one of {names} or a callable giving elementwise losses; "
-        f"got {validation.describe(base)}{see('base')}"
+        f"got {validation.describe(base)}{argument_hint('base')}"
     )
 
 
@@ -255,7 +255,7 @@ class LossFormula:
         if variance is None and not self.weighting.variance_is_optional:
             raise TypeError(
                 "variance must be a torch.Tensor; got None: only the L2 loss can do without"
-                f"{named('loss')}"
+                f"{page_hint('loss')}"
             )
         return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from biv._utils import validation
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 from biv.epsilon import EpsilonPolicy, Fixed
 from biv.losses import weights
 
@@ -60,7 +60,7 @@ class Scope(NamedTuple):
         else:
             if look:
                 weighting.policy.check(variance)
-            scope = cls(weighting.policy.resolve(variance), weights.smallest(variance))
+            scope = cls(weighting.policy.resolve(variance), weights.smallest_variance(variance))
         if largest_importance is not None:
             scope = scope._replace(importance=_unit(largest_importance))
         if look:
@@ -217,7 +217,7 @@ class AbsoluteBIV(Weighting):
             raise ValueError(
                 "epsilon must be a number for pairs of different batches to add up; "
                 f"got {self.policy}: use window(), which resolves it once on all of them"
-                f"{see('epsilon')}"
+                f"{argument_hint('epsilon')}"
             )
         _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
 
@@ -240,5 +240,5 @@ def _require_finite_weights(scope: Scope, remedy: str) -> None:
         raise ValueError(
             "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
             f"finite; got variance {variance:g} and epsilon "
-            f"{float(least[infinite][0]) - variance:g}: {remedy}{see('epsilon')}"
+            f"{float(least[infinite][0]) - variance:g}: {remedy}{argument_hint('epsilon')}"
         )

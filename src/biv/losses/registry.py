@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 from biv._utils.wording import Message, Setting
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def error_bars_missing(setting: Setting) -> ValueError:
             setting=setting,
             variance=Setting("y_var"),
             std=Setting("y_std"),
-            page=see("y_var"),
+            page=argument_hint("y_var"),
         )
     )
 

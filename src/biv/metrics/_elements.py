@@ -90,4 +90,4 @@ def of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[A
 
 
 def relative_weights(variance: Tensor, epsilon: float | Tensor) -> Tensor:
-    return weights.relative_weights(variance, epsilon, weights.smallest(variance))
+    return weights.relative_weights(variance, epsilon, weights.smallest_variance(variance))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from biv._utils import search
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv._utils.rank_correlation import rank_correlation
 from biv.metrics._elements import elements, relative_weights
 from biv.metrics._scores import Score
@@ -22,7 +22,7 @@ FAR_BETTER = 4.0  # standard errors
 FOLLOWING = 0.15  # rank correlation with the residuals, beyond which error bars follow the noise
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
     r"""By what factor the given variances are too small or too large, as the residuals see it.
 
@@ -92,10 +92,10 @@ def _likely_ratio(square: Tensor, variance: Tensor) -> float:
         factor = (square / scale / spread).mean(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
         return factor.log() + spread.log().mean(dim=1)
 
-    return search.lowest(unlikely, low, high)
+    return search.argmin(unlikely, low, high)
 
 
-@helps_with("error-bars")
+@errors_point_to("error-bars")
 def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -> str | None:
     r"""What a column of error bars seems to be, if it is not what it was taken for.
 
@@ -176,5 +176,5 @@ def _log_likelihoods(square: Tensor, variance: Tensor, *, scaled: bool) -> Tenso
             spread = variance + tau2[:, None]
             return (spread.log() + square / spread).mean(dim=1)
 
-        spread = variance + search.lowest(unlikely, 1e-9 * scale, 100 * scale)
+        spread = variance + search.argmin(unlikely, 1e-9 * scale, 100 * scale)
     return -(spread.log() + square / spread) / 2

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from biv._utils import search
 from biv._utils.arrays import FloatArray
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.metrics._elements import elements, of_each_output, relative_weights
 from biv.metrics._influence import EstimatedEpsilon, estimated_epsilon, influence_on_mean
 from biv.metrics._scores import standard_error
@@ -22,7 +22,7 @@ LABEL_VARIANCE_FLOOR = 1e-3  # of the weighted variance of the noisy labels
 def label_variance(target: Any, variance: Any, *, per_output: Literal[False] = ...) -> float: ...
 @overload
 def label_variance(target: Any, variance: Any, *, per_output: Literal[True]) -> FloatArray: ...
-@helps_with("checking")
+@errors_point_to("checking")
 def label_variance(target: Any, variance: Any, *, per_output: bool = False) -> float | FloatArray:
     r"""The variance of the unseen clean labels, from noisy ones.
 
@@ -170,7 +170,7 @@ def residual_variance(
 def residual_variance(
     pred: Any, target: Any, variance: Any, *, per_output: Literal[True]
 ) -> FloatArray: ...
-@helps_with("checking")
+@errors_point_to("checking")
 def residual_variance(
     pred: Any, target: Any, variance: Any, *, per_output: bool = False
 ) -> float | FloatArray:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from biv._utils import arrays, search, validation
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.losses import weights
 from biv.metrics._elements import relative_weights
 
 STEADY_SAMPLE_SIZE = 30  # effective labels that an estimated ε leaves at least
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def effective_sample_size(variance: Any, *, epsilon: float) -> float:
     r"""How many labels a weighted evaluation really rests on: Kish's size of its weights.
 
@@ -48,7 +48,7 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
     return float(weights.kish(relative_weights(v, offset).square(), (0,)))
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def steady_epsilon(estimate: float, variance: Any) -> float:
     """ε, raised from an estimate of τ² until a weighted score rests on enough labels.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from biv._utils import arrays, validation
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv._utils.warnings import warn
 from biv.metrics._elements import elements, of_each_output, relative_weights
 from biv.metrics._influence import EstimatedEpsilon, estimated_epsilon, influence_on_mean
@@ -19,7 +19,7 @@ from biv.metrics.moments import estimate_label_variance, paule_mandel
 from biv.metrics.sample_size import raised_to_sample_size
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def noise_corrected_mse(
     pred: Any,
     target: Any,
@@ -83,7 +83,7 @@ def noise_corrected_mse(
     return Score(value, standard_error(influence_on_mean(terms, w, value, v, chosen)))
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def noise_corrected_difference(
     pred: Any,
     other: Any,
@@ -144,7 +144,7 @@ def noise_corrected_difference(
     return weighted_mean(terms, w * importance[0] if importance else w)
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def noise_corrected_r2(
     pred: Any,
     target: Any,
@@ -207,7 +207,7 @@ def noise_corrected_r2(
     return Score(1 - mse / moment.variance, standard_error(influence))
 
 
-@helps_with("checking")
+@errors_point_to("checking")
 def reduced_chi_squared(
     pred: Any, target: Any, variance: Any, *, epsilon: float = 0.0, parameters: int = 0
 ) -> Score:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from biv._utils import validation
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Periodic:
     width: int = 8
     scale: float = 0.1
 
-    @helps_with("networks")
+    @errors_point_to("networks")
     def __post_init__(self) -> None:
         given: object = self.columns
         if not isinstance(given, Iterable):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from biv._utils import validation
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.models.embeddings import Periodic, PeriodicEmbedding
 
 PAPER_WIDTHS = (100, 50, 20, 10)
@@ -42,7 +42,7 @@ class MLP:
     outputs: int = 1
     periodic: Periodic | None = None
 
-    @helps_with("networks")
+    @errors_point_to("networks")
     def __post_init__(self) -> None:
         validation.integer("features", self.features, at_least=1)
         validation.integer("outputs", self.outputs, at_least=1)

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv.models.embeddings import PeriodicEmbedding
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-HELP = named("networks")
+HELP = page_hint("networks")
 ALIGNED = 16  # elements: a whole cache line of float32
 
 

@@ -295,7 +295,7 @@ class Store:
             return result
 
     def _row(self, key: object) -> AbstractContextManager[None]:
-        return typed_json.damaged(f"{self.path}, run {shortened(key)}")
+        return typed_json.errors_name_file(f"{self.path}, run {shortened(key)}")
 
     def _run(self, key: str, spec: str) -> Run:
         with self._row(key):
@@ -325,7 +325,7 @@ class Store:
             found = connection.execute(
                 "SELECT key, spec FROM runs WHERE error IS NULL ORDER BY key"
             ).fetchall()
-        with typed_json.damaged(self.path):
+        with typed_json.errors_name_file(self.path):
             rows = typed_json.convert(found, list[tuple[str, str]])
         return [self._run(key, spec) for key, spec in rows]
 

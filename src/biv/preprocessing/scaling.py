@@ -85,7 +85,7 @@ class LabelScaler:
             LabelScaler(mean=array([  2., 300.]), std=array([  1., 200.]))
         """
         labels = arrays.to_float_array("y", y).astype(np.float64)
-        arrays.refuse_extremes("y", labels, arrays.LARGEST)
+        arrays.check_magnitude("y", labels, arrays.LARGEST)
         if labels.ndim == 2 and labels.shape[1] > 1:
             return cls._of_each_output(labels, variance, ddof)
         if variance is None:

@@ -13,7 +13,7 @@ from biv.estimator.findings import SILENT, FindingRecord
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import RemarkRecord
-from biv.workflows.relation import RELATED
+from biv.workflows.label_correlation import MIN_CORRELATION
 from biv.workflows.training_record import FitRecord
 
 WIDTH = 100  # characters of a line of text
@@ -122,7 +122,7 @@ def caveats(result: FitRecord) -> list[str]:
             r2, result.r2_stderr or 0.0, alike, result.r2_all_labels_alike_stderr or 0.0
         )
     is_judged = result.finding is None or result.finding.kind != "few"
-    if is_judged and abs(result.rank_correlation_with_label) >= RELATED:
+    if is_judged and abs(result.rank_correlation_with_label) >= MIN_CORRELATION:
         said.append(
             "Error bars go with the label (rank correlation "
             f"{result.rank_correlation_with_label:+.2f}), so that these scores tell of one end of "

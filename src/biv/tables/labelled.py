@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv._utils.messages import shortened
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv._utils.warnings import warn
 from biv._utils.wording import Message, Setting
 from biv.preprocessing.encoder import FeatureEncoder
@@ -230,7 +230,7 @@ def _joined(parts: list[Any]) -> Any:
     return pandas.concat([pandas.Series(part) for part in parts], ignore_index=True).array
 
 
-@helps_with("command")
+@errors_point_to("command")
 def read_table(
     paths: str | Path | Sequence[str | Path],
     *,

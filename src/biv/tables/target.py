@@ -11,7 +11,7 @@ from biv import labels
 from biv._utils import validation
 from biv._utils.arrays import LARGEST
 from biv._utils.messages import shortened
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 from biv._utils.rank_correlation import rank_correlation
 from biv._utils.wording import Message, Setting
 from biv.tables.part import Part
@@ -176,7 +176,7 @@ class Target:
                 found=found,
                 label=label,
                 level=Setting("level", 0.6827),
-                see=see("variance"),
+                see=argument_hint("variance"),
             )
         )
 

@@ -1,4 +1,4 @@
-"""Training: a readable loop over one network, and an engine that trains many at once."""
+"""Training of one network in a readable loop, and of many small networks at once as a stack."""
 
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import Compute

@@ -1,4 +1,4 @@
-"""The batches of an epoch for a whole stack: which rows, which labels, what each counts."""
+"""Batches of an epoch for all members of a stack: rows, labels and normalised weights."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class StackBatch(NamedTuple):
-    """One step of every member.
+    """The batches of all R members at one step, with B rows and D outputs each.
 
     Attributes:
-        rows: Row numbers in the pool of features, (R, B).
+        rows: Row indices in the pool of features, (R, B).
         target: Labels, (R, D, B).
-        share: Weight over denominator, (R, D, B): the loss is Σ share·ℓ.
-        effective_size: Kish's, (R,); 0 where nothing is left.
+        share: Weight divided by the denominator of the loss, (R, D, B): the loss is Σ share·ℓ.
+        effective_size: Kish's effective batch size, (R,); 0 if all weights are 0.
     """
 
     rows: Tensor
@@ -42,10 +42,11 @@ class StackBatch(NamedTuple):
     effective_size: Tensor
 
     def losses(self, pred: Tensor, bases: Sequence[Base]) -> tuple[Tensor, Tensor]:
-        """Σ share·ℓ of each member, (R,), and its gradient by the predictions, (R, D, B).
+        """Return Σ share·ℓ per member, (R,), and its gradient by the predictions, (R, D, B).
 
-        By hand for the squared error, and member by member through autograd for another ℓ: a
-        member's way does not depend on its neighbours'.
+        The gradient of the squared error is computed by hand for all members at once. Any other ℓ
+        is differentiated by autograd, member by member, so that the result of a member does not
+        depend on its neighbours.
         """
         error = torch.where(self.share > 0, pred - self.target, 0.0)
         gradient = self.share * error
@@ -53,8 +54,8 @@ class StackBatch(NamedTuple):
         gradient *= 2.0
         for member, base in enumerate(bases):
             if base != "mse":
-                one = pred[member], self.target[member], self.share[member]
-                losses[member], gradient[member] = _loss(base, *one)
+                columns = pred[member], self.target[member], self.share[member]
+                losses[member], gradient[member] = _loss(base, *columns)
         return losses, gradient
 
 
@@ -68,7 +69,7 @@ def _loss(base: Base, pred: Tensor, target: Tensor, share: Tensor) -> tuple[Tens
 
 
 class _PaddedLabels(NamedTuple):
-    """The labels of a table, and one more that is missing, to fill up short batches with."""
+    """The labels of a table, followed by a missing label that pads short batches."""
 
     y: Tensor
     variance: Tensor
@@ -89,55 +90,62 @@ def _with_row(column: Tensor, value: float) -> Tensor:
 
 
 class StackBatches:
-    """Draws the orders of the members and weighs their labels, an epoch at a time.
+    """Batches of all members, drawn and weighted one epoch at a time.
 
     Everything about a step that does not depend on the parameters is computed here, for all steps
-    of the epoch at once. All batches have one shape: a short one is filled up with
-    rows of weight 0.
+    of the epoch at once. All batches have the same shape: a short batch is padded with rows of
+    weight 0.
 
     Attributes:
-        pool: The features of all members, (rows, F); a tensor that members share is in it once. The
-            last row is 0.
-        steps: How many batches an epoch has.
-        orders: The generators that the orders are drawn from, one a member.
+        pool: Features of all members, (rows, F). A tensor that members share is stored once. The
+            last row is 0 and serves as padding.
+        steps: Number of batches per epoch.
+        orders: Generators of the row orders, one per member.
     """
 
     def __init__(self, members: Sequence[Member], schedule: Schedule) -> None:
         self.members = members
         self.steps = _common(
-            "steps an epoch (choose a batch_size that gives them, or train in several stacks)",
+            "number of steps per epoch",
             [schedule.steps_per_epoch(len(m)) for m in members],
+            ": choose a batch_size that gives equal numbers, or train several stacks",
         )
-        self.outputs = _common("columns of y", [m.train.y.shape[1] for m in members])
+        self.outputs = _common("number of columns of y", [m.train.y.shape[1] for m in members])
         if any(m.train.x.ndim != 2 for m in members):
-            raise ValueError("a stack learns from tables; train images with train_module")
-        _common("features", [m.train.x.shape[1] for m in members])
+            raise ValueError(
+                "the x of a member of a stack must be a table, (rows, features); "
+                "got images: train them with train_module"
+            )
+        _common("number of features", [m.train.x.shape[1] for m in members])
         _common("dtype", [str(m.train.x.dtype) for m in members])
-        # Rounding depends on the shape of a batch, so that shape must not depend on the neighbours.
+        # Rounding depends on the shape of a batch. The shape of a member's batches must therefore
+        # not depend on the other members.
         self.size = _common(
-            "batch shapes: choose a batch_size that none has fewer rows than",
+            "batch shape",
             [min(schedule.batch_size, 1 << (len(m) - 1).bit_length()) for m in members],
+            ": choose a batch_size of at most the smallest number of rows",
         )
-        self.room = aligned(self.size)
+        self.padded_size = aligned(self.size)
         self.pool, self.starts = _pooled([m.train.x for m in members])
-        self.gathered: Tensor | None = None
+        self._buffer: Tensor | None = None
         tables = {id(m.train): _PaddedLabels.of(m.train) for m in members}
         self.labels = [tables[id(m.train)] for m in members]
         self.orders = [m.generators()[1] for m in members]
         self.formulas = [m.loss.formula for m in members]
-        self.alike = _alike(self.formulas)
+        self.formula_groups = _group_by_formula(self.formulas)
 
     def epoch(self) -> list[StackBatch]:
-        """The batches of the next epoch."""
-        steps, room, count = self.steps, self.room, len(self.members)
+        """Draw and return the batches of the next epoch."""
+        steps, size, count = self.steps, self.padded_size, len(self.members)
         orders = torch.stack([self._order(member) for member in range(count)], dim=1)
         lengths = torch.tensor([len(m.train) for m in self.members]).view(1, count, 1)
-        blank = len(self.pool) - 1
-        rows = torch.where(orders == lengths, blank, orders + self.starts.view(1, count, 1))
-        shape = (steps, count, room, self.outputs)
+        padding = len(self.pool) - 1
+        rows = torch.where(orders == lengths, padding, orders + self.starts.view(1, count, 1))
+        shape = (steps, count, size, self.outputs)
         target, share = self.pool.new_empty(shape), self.pool.new_empty(shape)
         sizes = self.pool.new_empty(steps, count)
-        for group in self.alike:
+        for group in self.formula_groups:
+            # A single batch would be reduced by other kernels, which round differently.
             if len(group) * steps == 1:
                 group = group * 2
             drawn = [[column[orders[:, m]] for column in self.labels[m]] for m in group]
@@ -150,29 +158,33 @@ class StackBatches:
         return [StackBatch(*parts) for parts in zip(rows, target, share, sizes, strict=True)]
 
     def _order(self, member: int) -> Tensor:
-        """The rows of each batch, (steps, room); one beyond the last where there are no more."""
+        """Return the row indices of each batch, (steps, padded size).
+
+        The number of rows, which is the index of the missing label, pads short batches.
+        """
         rows = len(self.members[member].train)
         drawn = self.members[member].order(self.orders[member])[: self.steps * self.size]
         order = torch.full((self.steps, self.size), rows)
         order.view(-1)[: len(drawn)] = drawn
-        return F.pad(order, (0, self.room - self.size), value=rows)
+        return F.pad(order, (0, self.padded_size - self.size), value=rows)
 
     def features(self, rows: Tensor) -> Tensor:
-        """The features of these rows of the pool, (R, F, B); overwritten by the next call."""
-        if self.gathered is None or len(self.gathered) < rows.numel():
-            self.gathered = self.pool.new_empty(rows.numel(), self.pool.shape[1])
-        found = self.gathered[: rows.numel()]
-        torch.index_select(self.pool, 0, rows.reshape(-1), out=found)
-        return found.view(*rows.shape, -1).transpose(1, 2)
+        """Return the features of rows of the pool, (R, F, B); the next call overwrites them."""
+        if self._buffer is None or len(self._buffer) < rows.numel():
+            self._buffer = self.pool.new_empty(rows.numel(), self.pool.shape[1])
+        features = self._buffer[: rows.numel()]
+        torch.index_select(self.pool, 0, rows.reshape(-1), out=features)
+        return features.view(*rows.shape, -1).transpose(1, 2)
 
 
 def _weigh(
     formula: LossFormula, y: Tensor, variance: Tensor, importance: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Weights (steps, members, B, D) and denominators (steps, members) of batches weighed alike."""
+    """Return the weights (steps, members, B, D) and denominators (steps, members) of batches."""
     flat = y.flatten(0, 1), variance.flatten(0, 1), importance.flatten(0, 1)
     policy = formula.weighting.policy
     if policy.reads_batch:
+        # Values cannot be checked inside of vmap.
         for batch in zip(*flat, strict=True):
             labels = Labels.checked(batch[0], batch[1], None, batch[2]).promoted()
             Scope.over(formula.weighting, labels, validate_args=True)
@@ -185,8 +197,8 @@ def _weigh(
     return w.view_as(y), denominator.view(y.shape[:2])
 
 
-def _alike(formulas: Sequence[LossFormula]) -> list[list[int]]:
-    """The members whose labels are weighed by one formula, in groups."""
+def _group_by_formula(formulas: Sequence[LossFormula]) -> list[list[int]]:
+    """Return the members grouped by the formula that weights their labels."""
     groups: list[list[int]] = []
     for member, formula in enumerate(formulas):
         for group in groups:
@@ -199,9 +211,9 @@ def _alike(formulas: Sequence[LossFormula]) -> list[list[int]]:
 
 
 def _pooled(tables: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """All tables below one another, each distinct tensor once, and where each begins.
+    """Return the concatenation of the distinct tables, and the start of each table in it.
 
-    After them comes a row of 0, for what fills up a short batch.
+    The last row of the concatenation is 0 and serves as padding.
     """
     begins: dict[int, int] = {}
     distinct: list[Tensor] = []
@@ -209,16 +221,16 @@ def _pooled(tables: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         if id(table) not in begins:
             begins[id(table)] = sum(len(t) for t in distinct)
             distinct.append(table)
-    blank = distinct[0].new_zeros(1, distinct[0].shape[1])
-    return torch.cat([*distinct, blank]), torch.tensor([begins[id(table)] for table in tables])
+    padding = distinct[0].new_zeros(1, distinct[0].shape[1])
+    return torch.cat([*distinct, padding]), torch.tensor([begins[id(table)] for table in tables])
 
 
-def _common(what: str, values: Sequence[T]) -> T:
-    """The one value that all members have."""
+def _common(what: str, values: Sequence[T], hint: str = "") -> T:
+    """Return the value that all members share; raise a ValueError if they differ."""
     if len(set(values)) > 1:
         first, other = 0, next(k for k, value in enumerate(values) if value != values[0])
         raise ValueError(
-            f"the members of a stack must have equal {what}; "
-            f"got {values[first]} of member {first} and {values[other]} of member {other}"
+            f"the members of a stack must have the same {what}; got {values[first]} for "
+            f"member {first} and {values[other]} for member {other}{hint}"
         )
     return values[0]

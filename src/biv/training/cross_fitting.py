@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from biv import metrics
 from biv._utils import typed_json, validation
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv._utils.progress import progress_bar
 from biv.losses.modules import BIVLoss, L2Loss, VarianceLoss
 from biv.training.checkpoint import CheckpointFile, require_like
@@ -29,7 +29,7 @@ from biv.training.stack import Factory, Stack
 from biv.training.train import resume
 
 SCORED_ROWS = 1 << 17  # at most, after every epoch
-HELP = named("networks")
+HELP = page_hint("networks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +271,9 @@ class _Checkpointing:
         self.stack = stack
         state = resume(stack, self.file)
         if state is not None:
-            with typed_json.damaged(path, "is of another training: move it away to start anew"):
+            with typed_json.errors_name_file(
+                path, "is of another training: move it away to start anew"
+            ):
                 require_like({"choice": stopping.state_dict()}, state)
             stopping.load_state_dict(state["choice"])
         self.state = self._taken()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from biv._utils import validation
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 from biv.losses.modules import BIVLoss, VarianceLoss
 
 
@@ -40,7 +40,7 @@ class Triplets:
     variance: Tensor | None = None
     sample_weight: Tensor | None = None
 
-    @helps_with("networks")
+    @errors_point_to("networks")
     def __post_init__(self) -> None:
         x = as_features(self.x)
         object.__setattr__(self, "x", x)
@@ -149,7 +149,7 @@ class Member:
     name: str = ""
     rows: Tensor | None = None
 
-    @helps_with("networks")
+    @errors_point_to("networks")
     def __post_init__(self) -> None:
         for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
             if not isinstance(getattr(self, name), kind):

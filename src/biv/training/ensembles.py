@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv.models.stacked import can_be_stacked
 from biv.training.data import Member
 from biv.training.early_stopping import Snapshots
@@ -19,7 +19,7 @@ from biv.training.schedule import Schedule
 from biv.training.stack import Factory, Stack
 
 CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
-HELP = named("networks")
+HELP = page_hint("networks")
 
 
 class Ensemble(Snapshots, Protocol):

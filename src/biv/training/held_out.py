@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from biv import metrics
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv._utils.warnings import warn
 from biv.losses import weights
 
@@ -79,7 +79,7 @@ def warn_if_negative(lowest: float) -> None:
             f"the estimated mean squared error of the chosen epoch is negative ({lowest:.3g} "
             "times the label variance): either the model's error is too small to be told from "
             "0 with these labels, or the error bars are larger than the noise. Epochs are "
-            f"compared by differences, which the error bars do not change{named('checking')}"
+            f"compared by differences, which the error bars do not change{page_hint('checking')}"
         )
 
 
@@ -91,4 +91,4 @@ def _weights(target: Tensor, variance: Tensor) -> Tensor:
     """Return 1/(σ²+ε) of one output, divided by the largest of them."""
     least = EPSILON_FRACTION * metrics.label_variance(target, variance) if len(target) > 1 else 0.0
     epsilon = metrics.steady_epsilon(least, variance) if len(target) else 0.0
-    return weights.relative_weights(variance, epsilon, weights.smallest(variance))
+    return weights.relative_weights(variance, epsilon, weights.smallest_variance(variance))

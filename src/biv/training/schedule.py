@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from biv._utils import validation
-from biv._utils.pages import helps_with
+from biv._utils.pages import errors_point_to
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 
@@ -49,7 +49,7 @@ class Schedule:
     momentum: float = 0.0
     averaging: float | None = None
 
-    @helps_with("networks")
+    @errors_point_to("networks")
     def __post_init__(self) -> None:
         validation.integer("epochs", self.epochs, at_least=0)
         validation.integer("batch_size", self.batch_size, at_least=1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from biv._utils import validation
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv.models.stacked import Stacked
 from biv.training import evaluation
 from biv.training.batches import StackBatch, StackBatches
@@ -25,7 +25,7 @@ from biv.training.stack_optimizer import StackOptimizer
 
 Factory = Callable[[torch.Generator], nn.Module]
 
-HELP = named("networks")
+HELP = page_hint("networks")
 
 
 class Stack:

@@ -296,6 +296,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     found = load_checkpoint(path)
     if "streamed" not in found:
         raise ValueError(f"{path} is of another kind of training: move it away to start anew")
-    with typed_json.damaged(path, INCOMPLETE):
+    with typed_json.errors_name_file(path, INCOMPLETE):
         require_like({"streamed": {}, "about": {}}, found)
     return found["streamed"], found["about"]

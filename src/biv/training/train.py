@@ -11,7 +11,7 @@ from torch import nn
 
 from biv._utils import typed_json, validation
 from biv._utils.messages import message_of
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
 from biv.training.checkpoint import CheckpointFile, load_checkpoint
@@ -81,7 +81,7 @@ def train_stack(
     if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
         raise TypeError(
             f"members must be a list of Member; got {validation.describe(members)}"
-            f"{named('networks')}"
+            f"{page_hint('networks')}"
         )
     stack = Stack(model, members, schedule)
     _drive(

@@ -1,4 +1,4 @@
-"""What to do with a table: inspect its error bars, compare methods, train a model, predict."""
+"""Workflows on tables: inspect error bars, compare methods, train a model, predict."""
 
 from biv.workflows.comparison import compare
 from biv.workflows.inspection import Inspection, inspect

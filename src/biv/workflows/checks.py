@@ -1,4 +1,4 @@
-"""Whether a table can be learned from at all, said in the words of its files."""
+"""Checks that a model can be trained on a table; their errors name files, rows and columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biv._utils.messages import shortened
-from biv._utils.pages import see
+from biv._utils.pages import argument_hint
 from biv._utils.wording import Message, Setting
 from biv.estimator.fitted import PREDICTABLE, RowError
 from biv.preprocessing.leakage import integer_ids, label_copies
@@ -23,36 +23,37 @@ MIN_ROWS = 2
 
 
 @contextmanager
-def naming_cells(table: LabelledTable, places: npt.NDArray[np.int64]) -> Iterator[None]:
-    """Name the cell of a file that leaves a row without a finite prediction.
+def naming_cells(table: LabelledTable, row_indices: npt.NDArray[np.int64]) -> Iterator[None]:
+    """Turn an error about a row without a finite prediction into one that names the file's cell.
 
     Args:
-        table: Its files.
-        places: Of the rows that a model is fitted to inside.
+        table: The table.
+        row_indices: Rows of the table that the model in the body of `with` is fitted to.
 
     Raises:
-        ValueError: A row has none.
+        ValueError: A row has no finite prediction.
     """
     try:
         yield
     except RowError as error:
-        place = int(places[error.row])
-        found = table.features[error.column].iloc[place]
+        row = int(row_indices[error.row])
+        value = table.features[error.column].iloc[row]
         raise ValueError(
-            f"{table.where(place)}, column {shortened(error.column)} must be {PREDICTABLE}; "
-            f"got {found:g}"
+            f"{table.where(row)}, column {shortened(error.column)} must be {PREDICTABLE}; "
+            f"got {value:g}"
         ) from error
 
 
 def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
-    """Refuse what no model can learn from.
+    """Check that a model can be trained on a table.
 
     Args:
-        table: Rows, labels, error bars.
-        unknown: What is to become of a missing error bar; "raise" refuses it.
+        table: Table in memory.
+        unknown: Treatment of unknown error bars, as `unknown_variance` of :class:`BIVRegressor`.
 
     Raises:
-        ValueError: There are too few rows, all labels are equal, or the error bars say nothing.
+        ValueError: There are too few rows, all labels are equal, all weights are 0, all error bars
+            are unknown, 0 or infinite, or one is unknown and `unknown` is "raise".
     """
     target, y = table.target, table.y
     source = ", ".join(map(str, list(table.files)[:3]))
@@ -73,7 +74,7 @@ def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
         used &= ~np.isinf(table.variance)
     if used.sum() < MIN_ROWS:
         raise ValueError(
-            f"{source} must have at least {MIN_ROWS} labels of a finite error bar and a "
+            f"{source} must have at least {MIN_ROWS} labels with a finite error bar and a "
             f"positive weight; got {used.sum()}"
         )
 
@@ -82,41 +83,44 @@ def _require_error_bars(table: LabelledTable, variance: Floats, source: str, unk
     names = " and ".join(map(shortened, table.target.error_bars))
     if np.isnan(variance).all():
         raise ValueError(
-            f"{source}: no error bar in column {names} is known: leave it out{see('variance')}"
+            f"{source}: no error bar in column {names} is known: leave the column out"
+            f"{argument_hint('variance')}"
         )
     if unknown == "raise" and np.isnan(variance).any():
-        count = int(np.isnan(variance).sum())
-        first = table.where(int(np.flatnonzero(np.isnan(variance))[0]))
+        n_others = int(np.isnan(variance).sum()) - 1
+        others = "" if not n_others else " (and none in 1 other row)"
+        if n_others > 1:
+            others = f" (and none in {n_others:,} other rows)"
         raise ValueError(
             Message(
-                "{first}, column {names} must have an error bar; it is missing there and in "
-                "{others} other rows: {median} puts the median in its place, and {estimate} what "
-                "their residuals say{see}",
-                first=first,
+                "{first}, column {names} must have an error bar; got none{others}: {median} "
+                "replaces missing error bars by their median, and {estimate} by an estimate from "
+                "the residuals{see}",
+                first=table.where(int(np.flatnonzero(np.isnan(variance))[0])),
                 names=names,
-                others=count - 1,
+                others=others,
                 median=Setting("unknown_variance", "median"),
                 estimate=Setting("unknown_variance", "estimate"),
-                see=see("variance"),
+                see=argument_hint("variance"),
             )
         )
     known = variance[~np.isnan(variance)]
     if not known.any():
         raise ValueError(
-            f"{source}: every error bar in column {names} is 0: if the labels are without noise, "
-            f"leave it out{see('variance')}"
+            f"{source}: every error bar in column {names} is 0: if the labels have no noise, "
+            f"leave the column out{argument_hint('variance')}"
         )
     if np.isinf(known).all():
         raise ValueError(f"{source}: every error bar in column {names} is infinite")
 
 
 def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> Iterator[str]:
-    """Name the columns that were left out, and integers that may be identifiers.
+    """Yield a remark on each column that was left out and each integer that may be an identifier.
 
     Args:
-        schema: What the columns mean.
-        features: A pandas frame of them.
-        keep: Columns that nothing is to be said about.
+        schema: Schema of the table.
+        features: Feature columns as a pandas frame.
+        keep: Columns to pass over.
     """
     yield from schema.left_out()
     numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
@@ -129,7 +133,7 @@ def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> I
         )
 
 
-def refuse_copies(
+def require_no_copies(
     source: object,
     target: Target,
     features: Any,
@@ -137,10 +141,18 @@ def refuse_copies(
     ends: Floats | None,
     keep: Sequence[str] = (),
 ) -> None:
-    """Refuse numeric columns that repeat the label or an end of its interval, but for kept ones.
+    """Check that no numeric feature repeats the label or an end of the label's interval.
+
+    Args:
+        source: Files that an error names.
+        target: Columns of the label and its error bars.
+        features: Feature columns as a pandas frame.
+        y: Labels, (N,).
+        ends: Lower and upper ends of the labels' intervals, (N, 2), if they have any.
+        keep: Columns that are not checked.
 
     Raises:
-        ValueError: There is one (:func:`biv.preprocessing.leakage.label_copies`).
+        ValueError: There is such a column (:func:`biv.preprocessing.leakage.label_copies`).
     """
     numbers = [n for n, dtype in features.dtypes.items() if dtype.kind == "f" and n not in keep]
     columns = [(name, features[name].to_numpy()) for name in numbers]
@@ -148,14 +160,14 @@ def refuse_copies(
     if target.interval is not None and ends is not None:
         labels += zip(target.interval, ends.T, strict=True)
     for label, values in labels:
-        if found := label_copies(columns, values):
-            names = list(map(str, found))
-            listed = ", ".join(f"{shortened(name)} ({found[name]:+.4f})" for name in names)
+        if copies := label_copies(columns, values):
+            names = list(map(str, copies))
+            listed = ", ".join(f"{shortened(name)} ({copies[name]:+.4f})" for name in names)
             raise ValueError(
                 Message(
-                    "{source}: columns to learn from must not repeat the label; by their rank "
-                    "correlations with {label}, these do: {listed}. Leave them out with {ignore}, "
-                    "or learn from them all the same with {keep}",
+                    "{source}: features must not repeat the label; these do, by their rank "
+                    "correlation with {label}: {listed}. Leave them out with {ignore}, or use them "
+                    "nevertheless with {keep}",
                     source=source,
                     label=shortened(label),
                     listed=listed,

@@ -8,28 +8,33 @@ from pathlib import Path
 
 
 def sha256(path: Path) -> str:
-    """Return the checksum of a file."""
-    found = hashlib.sha256()
+    """Return the SHA-256 checksum of a file."""
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            found.update(piece)
-    return found.hexdigest()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def verify(path: Path, checksums: Mapping[str, str]) -> bool:
-    """Return whether a file exists; if it has a checksum, check its content against that.
+    """Return whether a file exists, after comparing its content with its checksum if it has one.
+
+    Args:
+        path: Path of the file.
+        checksums: SHA-256 checksums by file name.
 
     Raises:
-        ValueError: The file has another content, or has a checksum and does not exist.
+        ValueError: The content does not match the checksum, the file has a checksum but does not
+            exist, or it is not a regular file.
     """
-    wanted = checksums.get(path.name)
+    expected = checksums.get(path.name)
     if not path.is_symlink() and not path.exists():
-        if wanted is not None:
+        if expected is not None:
             raise ValueError(f"{path} is missing: train the model again, or restore a copy")
         return False
     if not path.is_file():
         raise ValueError(f"{path} must be a regular file")
-    if wanted is not None and sha256(path) != wanted:
+    if expected is not None and sha256(path) != expected:
         raise ValueError(
             f"{path} is damaged: its checksum does not match: train the model again, or restore a "
             "copy"

@@ -20,11 +20,11 @@ from biv.metrics import Score
 from biv.tables import LabelledTable
 from biv.workflows.checks import require_learnable
 from biv.workflows.comparison_record import Effect
-from biv.workflows.evidence import Judged, TableEvidence
-from biv.workflows.inspection import OutOfFoldFit, examine
+from biv.workflows.evidence import OutOfFoldPredictions, TableEvidence
+from biv.workflows.inspection import OutOfFoldFit, inspect_fit
+from biv.workflows.label_correlation import is_correlated_with_label, label_correlation
 from biv.workflows.method_comparison import INTERVAL, MethodComparison, MethodResult
 from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, estimated_variance, methods
-from biv.workflows.relation import goes_with_label, label_correlation
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,7 +69,7 @@ def compare(
         rows: Compare on so many at most, drawn by lot; None for all.
         weighted: Whether reliable labels count more in the scores, which are less noisy then, but
             do not tell of all rows if σ² goes with the label or with a model's error. Where it goes
-            with the label (:mod:`biv.workflows.relation`), both are looked at.
+            with the label (:mod:`biv.workflows.label_correlation`), both are looked at.
         unknown: What to do where an error bar is unknown, as `unknown_variance` of
             :class:`BIVRegressor`: "raise" an error, take the "median" of the others, or "estimate"
             one variance, which a fit on all rows does once for all methods and folds.
@@ -109,7 +109,7 @@ def compare(
     best = next(name for name in ranked if name != SHUFFLED)
     label_variance = metrics.label_variance(data.y, data.variance)
     alike = None
-    if weighted and goes_with_label(data.y, data.variance):
+    if weighted and is_correlated_with_label(data.y, data.variance):
         all_alike = _Scores(data, parts, predictions, weighted=False)
         alike = _effect(all_alike.difference(L2, BIV), label_variance)
     return MethodComparison(
@@ -200,11 +200,11 @@ def _evidence(
     std = np.full(len(places), np.sqrt(tau2))
     return TableEvidence.of(
         table,
-        Judged(places, predicted, std, variance),
+        OutOfFoldPredictions(places, predicted, std, variance),
         label_variance=label_variance,
         tau2=tau2,
         epsilon=None,
-        seen=examine(table, fit, seed=seed),
+        seen=inspect_fit(table, fit, seed=seed),
     )
 
 

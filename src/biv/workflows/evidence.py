@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from biv._utils import typed_json
 from biv._utils.typed_json import Count, NonNegative, Positive
-from biv._utils.wording import ADVICE, Wording
+from biv._utils.wording import ADVICE_OPTIONS, Wording
 from biv.estimator.findings import FindingRecord
 from biv.estimator.regressor import BIVRegressor
 from biv.tables import LabelledTable
@@ -28,7 +28,7 @@ from biv.workflows.evidence_parts import (
     RemarkRecord,
     RowSample,
 )
-from biv.workflows.inspection import Inspection, OutOfFoldFit, examine
+from biv.workflows.inspection import Inspection, OutOfFoldFit, inspect_fit
 from biv.workflows.remarks import sample
 
 Floats = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ JUDGED = 65_536  # rows that a model is judged on at most
 LOOKED_AT = 20  # rows
 
 
-class Judged(NamedTuple):
+class OutOfFoldPredictions(NamedTuple):
     """Rows of a table that a model predicts and has not learned from.
 
     Attributes:
@@ -94,13 +94,13 @@ class TableEvidence:
     finding: FindingRecord | None = None
 
     @classmethod
-    def of_model(
+    def from_model(
         cls,
         model: BIVRegressor,
         table: LabelledTable,
         *,
         seed: int = 0,
-        wording: Wording = ADVICE,
+        wording: Wording = ADVICE_OPTIONS,
     ) -> TableEvidence:
         """From a fit, by its predictions for rows that the networks making them had not seen.
 
@@ -127,10 +127,10 @@ class TableEvidence:
                 predicted=predicted,
             )
             calibrated = model.calibrate_variance
-            seen = examine(table, fit, seed=seed, calibrated=calibrated)
+            seen = inspect_fit(table, fit, seed=seed, calibrated=calibrated)
         return cls.of(
             table,
-            Judged(places, predicted, std, noise[places]),
+            OutOfFoldPredictions(places, predicted, std, noise[places]),
             label_variance=float(model._fitted.labels[0].std) ** 2,
             tau2=tau2,
             epsilon=None if epsilon is None else float(epsilon),
@@ -142,13 +142,13 @@ class TableEvidence:
     def of(
         cls,
         table: LabelledTable,
-        judged: Judged,
+        judged: OutOfFoldPredictions,
         *,
         label_variance: float,
         tau2: float,
         epsilon: float | None,
         seen: Inspection[OutOfFoldFit] | None,
-        wording: Wording = ADVICE,
+        wording: Wording = ADVICE_OPTIONS,
     ) -> TableEvidence:
         """From a table and what a model says of rows that it has not learned from.
 
@@ -218,7 +218,7 @@ class TableEvidence:
             ValueError: The file is damaged, or of another version.
         """
         found = typed_json.read(path, cls, FORMAT)
-        with typed_json.damaged(path):
+        with typed_json.errors_name_file(path):
             found._check()
         return found
 

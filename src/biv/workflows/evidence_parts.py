@@ -232,7 +232,7 @@ class ErrorBarSummary:
             (3, 1.0, 1.2962962962962963)
         """
         finite = variance[np.isfinite(variance)]
-        worth = worth_of_weights(finite + tau2)
+        worth = relative_efficiency(finite + tau2)
         positive = finite[finite > 0]
         wide = len(positive) > 0 and positive.max() > WIDE * positive.min()
         shares = positive / label_variance
@@ -294,14 +294,14 @@ class RemarkRecord:
     rows: str
 
 
-def worth_of_weights(noise: Floats) -> float:
+def relative_efficiency(noise: Floats) -> float:
     """The mean over the harmonic mean: how much larger a variance is without weights than with.
 
     Of labels with these noise variances, whose mean, say, is taken. 1 if they are all alike, +inf
     if one has no noise at all.
 
     Example:
-        >>> worth_of_weights(np.array([1.0, 3.0]))
+        >>> relative_efficiency(np.array([1.0, 3.0]))
         1.3333333333333333
     """
     with np.errstate(divide="ignore"):

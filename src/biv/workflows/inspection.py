@@ -20,7 +20,7 @@ from biv.losses.weights import effective_batch_size, inverse_variance_weights
 from biv.tables import LabelledTable
 from biv.tables.schema import Schema
 from biv.workflows.checks import naming_cells, require_learnable
-from biv.workflows.evidence_parts import QUANTILES, RemarkRecord, worth_of_weights
+from biv.workflows.evidence_parts import QUANTILES, RemarkRecord, relative_efficiency
 from biv.workflows.remarks import Remark, remarks_on, sample
 from biv.workflows.scores import r2_scores
 
@@ -191,7 +191,7 @@ def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> I
         raise ValueError("there are no error bars to look at: name their column")
     require_learnable(table, unknown="median")
     fit, warned = _quick_fit(table, _known(table.variance), seed, progress)
-    return examine(table, fit, warned, seed=seed)
+    return inspect_fit(table, fit, warned, seed=seed)
 
 
 def _known(given: Floats) -> Floats:
@@ -200,7 +200,7 @@ def _known(given: Floats) -> Floats:
     return np.where(np.isnan(given), median, given)
 
 
-def examine(
+def inspect_fit(
     table: LabelledTable,
     fit: AnyFit,
     warned: Sequence[str] = (),
@@ -234,7 +234,7 @@ def examine(
         {q: float(np.quantile(finite, q)) for q in QUANTILES},
         float(effective_batch_size(inverse_variance_weights(variance, 0.0))),
         fit,
-        worth_of_weights(finite + fit.tau2),
+        relative_efficiency(finite + fit.tau2),
         remarks,
         _finding(table, fit, calibrated=calibrated),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv.estimator.error_bars import is_impossible
 from biv.estimator.findings import MIN_JUDGED, TOO_LARGE, FindingRecord
 from biv.metrics import Score
@@ -121,7 +121,7 @@ class MethodComparison:
         if finding is not None and finding.voids_scores and finding.kind != "nothing":
             return finding.text
         if any(is_impossible(*method.mse) for method in self.methods):
-            return TOO_LARGE + named("error-bars")
+            return TOO_LARGE + page_hint("error-bars")
         return ""
 
     @property

@@ -23,9 +23,9 @@ from biv.tables.schema import Schema
 from biv.workflows.checksums import sha256, verify
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
-from biv.workflows.room import ABOUT, COMPARISON, EVIDENCE, FILES, MODEL, UNFINISHED
 from biv.workflows.staging import Staging
-from biv.workflows.training_record import AboutFile, TrainingRecord
+from biv.workflows.training_folder import ABOUT, COMPARISON, EVIDENCE, FILES, MODEL, UNFINISHED
+from biv.workflows.training_record import FolderManifest, TrainingRecord
 
 VERIFIED = (MODEL, EVIDENCE, COMPARISON)  # about.json has the checksum of each that there is
 
@@ -75,7 +75,7 @@ class ModelFolder:
                 _write_json(new / EVIDENCE, self.evidence.to_json(), indent=None)
             if self.comparison is not None:
                 _write_json(new / COMPARISON, self.comparison.to_json())
-            content = AboutFile(
+            content = FolderManifest(
                 biv=metadata.version("biv"),
                 schema=self.schema,
                 target=self.target,
@@ -111,11 +111,11 @@ class ModelFolder:
             unfinished = any(folder.glob(UNFINISHED.format("*")))
             found = "an unfinished training: train again to go on" if unfinished else "none"
             raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; got {found}")
-        content = AboutFile.read(path)
+        content = FolderManifest.read(path)
         model_file, evidence_file, comparison_file = map(files.current, VERIFIED)
         verify(model_file, content.files)
         model = BIVRegressor.load(model_file)
-        with typed_json.damaged(path):
+        with typed_json.errors_name_file(path):
             _require_together(content.schema, model)
         evidence = comparison = None
         if for_report and verify(evidence_file, content.files):

@@ -13,14 +13,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from biv._utils.atomic_files import complete_or_none
+from biv._utils.atomic_files import open_atomically
 from biv._utils.messages import shortened
 from biv._utils.wording import Message, Setting
 from biv.estimator.fitted import PREDICTABLE, RowError
 from biv.tables.files import Files, is_compressed, separator
 from biv.tables.part import PARQUET, Part, kind, require_arrow
 from biv.workflows.model_folder import ModelFolder, Predicted
-from biv.workflows.room import FORCE
+from biv.workflows.training_folder import FORCE
 
 
 def write_predictions(
@@ -31,7 +31,7 @@ def write_predictions(
     name: str = "prediction",
     force: bool = False,
     after_part: Callable[[int], object] = lambda _: None,
-    tell_unseen: Callable[[Mapping[str, int]], object] = lambda _: None,
+    report_unseen: Callable[[Mapping[str, int]], object] = lambda _: None,
 ) -> int:
     """Copy all rows to one file, with the predicted true label and its standard deviation.
 
@@ -44,8 +44,8 @@ def write_predictions(
         name: Of the column of predictions; that of their standard deviations is ``<name>_std``.
         force: Whether to replace a file that is there.
         after_part: Is told of so many rows written.
-        tell_unseen: Is told at the end, by column, how many cells held a category that was not seen
-            in training, if any did.
+        report_unseen: Called at the end with the number of cells per column that hold a category
+            not seen in training, if there are any.
 
     Returns:
         How many rows there are.
@@ -74,17 +74,17 @@ def write_predictions(
         raise ValueError(f"{out} must be of the kind of the files: {wanted}")
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} is not a folder")
-    require_free(out, force=force)
+    require_no_file(out, force=force)
     rows, columns, unseen = 0, [*files.columns, *names], Counter[str]()
-    with complete_or_none(out) as file, _writer(file, out, files, columns) as write:
-        require_free(out, force=force)  # another process may just have finished it
+    with open_atomically(out) as file, _writer(file, out, files, columns) as write:
+        require_no_file(out, force=force)  # another process may just have finished it
         for part in files.parts(after_part=after_part):
             predicted = _predicted(folder, part)
             write(part.cells, predicted.mean, predicted.std)
             unseen.update(predicted.unseen)
             rows += len(part)
     if unseen:
-        tell_unseen(unseen)
+        report_unseen(unseen)
     return rows
 
 
@@ -100,7 +100,7 @@ def _predicted(folder: ModelFolder, part: Part) -> Predicted:
         raise
 
 
-def require_free(out: Path, *, force: bool) -> None:
+def require_no_file(out: Path, *, force: bool) -> None:
     """Refuse a file that exists, unless it is to be replaced."""
     if out.exists() and not force:
         raise ValueError(

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from biv._utils.messages import shortened
 from biv._utils.rank_correlation import ranks
-from biv._utils.wording import ADVICE, Message, Setting, Wording, worded
+from biv._utils.wording import ADVICE_OPTIONS, Message, Setting, Wording, worded
 from biv.estimator import findings
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables import LabelledTable
 from biv.workflows.evidence_parts import RemarkRecord
-from biv.workflows.relation import RELATED, label_correlation
+from biv.workflows.label_correlation import MIN_CORRELATION, label_correlation
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class Remark(NamedTuple):
     text: str
     rows: str = ""
 
-    def record(self, wording: Wording = ADVICE) -> RemarkRecord:
+    def record(self, wording: Wording = ADVICE_OPTIONS) -> RemarkRecord:
         """Return the remark as files and reports keep it, worded for the command."""
         return RemarkRecord(kind=self.kind, text=worded(self.text, wording), rows=self.rows)
 
@@ -164,7 +164,7 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     own = ranks(variance[used])
     remarks = []
     with_label = label_correlation(table.y, variance)
-    if abs(with_label) >= RELATED:
+    if abs(with_label) >= MIN_CORRELATION:
         way = "grow" if with_label > 0 else "shrink"
         small, such = ("small", "√n") if with_label > 0 else ("large", "that of the logarithm")
         text = (
@@ -179,7 +179,7 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     encoder = FeatureEncoder.fit(frame)
     names = encoder.names(list(frame.columns))
     ranked = [(float(own @ ranks(column)), n) for column, n in zip(encoder(frame).T, names)]  # noqa: B905
-    ranked = sorted((r for r in ranked if abs(r[0]) >= RELATED), key=lambda r: -abs(r[0]))
+    ranked = sorted((r for r in ranked if abs(r[0]) >= MIN_CORRELATION), key=lambda r: -abs(r[0]))
     if ranked:
         shown = ", ".join(
             f"{shortened(name)} ({rank:+.2f})" for rank, name in ranked[:COLUMNS_SHOWN]

@@ -86,7 +86,7 @@ class Staging:
         staged = (ready / name).exists() or (ready / self.names[0]).exists()
         return (ready if staged and self._is_ours(ready) else self.folder) / name
 
-    def leftovers(self) -> list[Path]:
+    def leftover_folders(self) -> list[Path]:
         """Return the folders that an interrupted replacement has left."""
         return [path for path in (self.folder / NEW, self.folder / READY) if self._is_ours(path)]
 

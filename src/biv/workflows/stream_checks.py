@@ -13,7 +13,7 @@ from biv.tables import Target
 from biv.tables.row_groups import RowGroups, deal
 from biv.tables.survey import Rows, Survey
 from biv.training.ranks import Ranks
-from biv.workflows.checks import refuse_copies
+from biv.workflows.checks import require_no_copies
 from biv.workflows.stream_plan import StreamSettings
 
 SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
@@ -33,7 +33,7 @@ def default_shards(processes: int, groups: int) -> int:
     return even if even <= groups else max(min(groups, SHARDS), processes)
 
 
-def deal_shards(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
+def assign_shards(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
     """Return the row groups of each shard.
 
     Raises:
@@ -105,7 +105,7 @@ def require_learnable_stream(
 def require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequence[str]) -> None:
     """Refuse wrong intervals and copies of the label, by the rows held out."""
     target.require_inside(table.files, held_out.y, held_out.ends)
-    refuse_copies(table.files, target, held_out.features, held_out.y, held_out.ends, keep)
+    require_no_copies(table.files, target, held_out.features, held_out.y, held_out.ends, keep)
 
 
 def warn_about_missing(survey: Survey, target: Target) -> None:

@@ -114,7 +114,7 @@ class StreamPlan:
         Raises:
             DamagedFileError: Something is missing, or of another type.
         """
-        with typed_json.damaged(checkpoint, INCOMPLETE):
+        with typed_json.errors_name_file(checkpoint, INCOMPLETE):
             return cls(
                 validation.integer("shards", content["shards"], at_least=1, at_most=row_groups),
                 Encoding.from_json(content["encoding"]),

@@ -38,9 +38,8 @@ from biv.workflows.checks import column_remarks
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.model_folder import ModelFolder
-from biv.workflows.room import UNFINISHED, held, require_free, require_room
 from biv.workflows.stream_checks import (
-    deal_shards,
+    assign_shards,
     default_shards,
     require_learnable_stream,
     require_no_leak,
@@ -50,6 +49,12 @@ from biv.workflows.stream_checks import (
 from biv.workflows.stream_model import fitted_regressor
 from biv.workflows.stream_plan import StreamPlan, StreamSettings
 from biv.workflows.stream_survey import ColumnChoice, agreed_schema, surveys_of
+from biv.workflows.training_folder import (
+    UNFINISHED,
+    locked_folder,
+    prepare_folder,
+    require_no_model,
+)
 from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
 MAX_LOSSES = 10_000  # that are kept of a training
@@ -110,26 +115,26 @@ def train_streamed(
     tell = say if ranks.is_first else (lambda _: None)
     table = ranks.together(lambda: RowGroups(Files(paths)))
     ranks.together(lambda: require_same_files(ranks, table))
-    ranks.from_first(lambda: require_free(folder, force=force))
+    ranks.from_first(lambda: require_no_model(folder, force=force))
     shards = settings.shards or default_shards(ranks.size, len(table))
-    dealt = ranks.together(lambda: deal_shards(table, shards, ranks.size))
+    dealt = ranks.together(lambda: assign_shards(table, shards, ranks.size))
     columns = ColumnChoice(features, ignore, keep, categories)
     surveyed = _surveyed(ranks, table, target, columns, settings, tell, progress=progress)
     _check_survey(ranks, surveyed, dealt, keep, settings)
     digest = _digest(table, surveyed.reader.schema, target, settings)
     checkpoint = folder / UNFINISHED.format(digest)
-    with _held_by_first(ranks, folder):  # until the model is in it
-        ranks.from_first(lambda: require_room(folder, checkpoint, force=force))
+    with _locked_by_first(ranks, folder):  # until the model is in it
+        ranks.from_first(lambda: prepare_folder(folder, checkpoint, force=force))
         state, content = ranks.from_first(
             lambda: _state_and_plan(checkpoint, surveyed, settings, shards)
         )
         if state is not None:
-            with typed_json.damaged(checkpoint, INCOMPLETE):
+            with typed_json.errors_name_file(checkpoint, INCOMPLETE):
                 tell(f"going on with the training begun in {folder}, at step {state['step']:,}")
         plan = StreamPlan.from_json(content, checkpoint, row_groups=len(table))
         training = _training(ranks, surveyed, plan, settings)
         if state is not None:
-            with typed_json.damaged(checkpoint, INCOMPLETE):
+            with typed_json.errors_name_file(checkpoint, INCOMPLETE):
                 require_like(training.state_dict(), state)
                 training.load_state_dict(state)
         with numerical_settings(threads):
@@ -221,7 +226,7 @@ def _training(
     ranks: Ranks, surveyed: _SurveyedTable, plan: StreamPlan, settings: StreamSettings
 ) -> StreamedTraining:
     """Return the training of this process, at its first step."""
-    dealt = ranks.together(lambda: deal_shards(surveyed.table, plan.shards, ranks.size))
+    dealt = ranks.together(lambda: assign_shards(surveyed.table, plan.shards, ranks.size))
     learned = {group: own.learned for group, own in surveyed.surveys.items()}
     reader, encoding = surveyed.reader, plan.encoding
     stream = Stream(
@@ -292,7 +297,7 @@ def _finished(
         schema,
         target,
     )
-    evidence = TableEvidence.of_model(model, rows, seed=settings.seed, wording=STREAM_OPTIONS)
+    evidence = TableEvidence.from_model(model, rows, seed=settings.seed, wording=STREAM_OPTIONS)
     evidence = replace(evidence, rows=survey.rows)
     losses, steps = _thinned(training.losses)
     result = FitRecord.of(model, held_out.y, held_out.variance, held_out.weight)
@@ -335,10 +340,10 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
 
 
 @contextmanager
-def _held_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
-    """Hold the folder on the first process, for all; if it cannot be held, all of them stop."""
+def _locked_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
+    """Lock the folder on the first process, for all; if that fails, all of them stop."""
     with ExitStack() as stack:
-        ranks.from_first(lambda: stack.enter_context(held(folder)))
+        ranks.from_first(lambda: stack.enter_context(locked_folder(folder)))
         yield
 
 

@@ -24,7 +24,7 @@ from biv.workflows.checks import naming_cells, require_learnable
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.model_folder import ModelFolder
-from biv.workflows.room import UNFINISHED, held, require_room
+from biv.workflows.training_folder import UNFINISHED, locked_folder, prepare_folder
 from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
 
@@ -55,17 +55,17 @@ def train_folder(
         ValueError: The folder holds one of these, or other files; or the table has nothing to learn
             from.
         InUseError: Another process trains into the folder.
-        WriteError: The model cannot be written; what the folder held before is still there.
+        WriteError: The model cannot be written; the previous content of the folder is unchanged.
     """
     require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
     folder = Path(folder)
     checkpoint = folder / UNFINISHED.format(_digest(table, settings))
-    with held(folder):
-        require_room(folder, checkpoint, force=force)
+    with locked_folder(folder):
+        prepare_folder(folder, checkpoint, force=force)
         start = time.perf_counter()
         model = _fit(folder, checkpoint, table, settings)
         result = FitRecord.of(model, table.y, table.variance, table.weight)
-        evidence = TableEvidence.of_model(model, table, seed=settings.get("random_state") or 0)
+        evidence = TableEvidence.from_model(model, table, seed=settings.get("random_state") or 0)
         about = TrainingRecord(
             command=command,
             files={str(path): count for path, count in table.files.items()},

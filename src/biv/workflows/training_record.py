@@ -23,7 +23,7 @@ from biv.estimator.findings import FindingRecord
 from biv.estimator.regressor import BIVRegressor
 from biv.tables import Target
 from biv.tables.schema import Schema
-from biv.workflows.relation import label_correlation
+from biv.workflows.label_correlation import label_correlation
 from biv.workflows.scores import r2_scores
 
 Floats = npt.NDArray[np.float64]
@@ -193,7 +193,7 @@ class TrainingRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AboutFile:
+class FolderManifest:
     """Content of about.json.
 
     Attributes:
@@ -215,14 +215,14 @@ class AboutFile:
         return {"format": FORMAT, **typed_json.to_json(self)}
 
     @classmethod
-    def read(cls, path: Path) -> AboutFile:
+    def read(cls, path: Path) -> FolderManifest:
         """Return the content of a file.
 
         Raises:
             ValueError: It is damaged, or of another version.
         """
         found = typed_json.read(path, cls, FORMAT)
-        with typed_json.damaged(path):
+        with typed_json.errors_name_file(path):
             found.about.result.check()
         return found
 

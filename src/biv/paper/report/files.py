@@ -68,7 +68,7 @@ def named_errors(path: Path) -> Iterator[None]:
         ValueError: Something failed inside, or a number was not finite.
     """
     with (
-        typed_json.damaged(path, "cannot be shown"),
+        typed_json.errors_name_file(path, "cannot be shown"),
         np.errstate(divide="raise", over="raise", invalid="raise"),
     ):
         yield

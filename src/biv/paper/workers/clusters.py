@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import torch
 
-from biv._utils.pages import named
+from biv._utils.pages import page_hint
 from biv.paper import protocol, stacks
 from biv.paper.spec import Run
 from biv.paper.stacks import Report
@@ -104,7 +104,7 @@ def require_listening(where: Address, place: str) -> None:
     except OSError as error:
         raise ConnectionError(
             f"{where} does not answer ({error}): is it running, is that its address, and may this "
-            f"machine reach it?{named('distributed')}"
+            f"machine reach it?{page_hint('distributed')}"
         ) from error
 
 

@@ -18,7 +18,7 @@ FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which th
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Hold a folder against other trainings; it is made, and removed if nothing was written to it.
 
     Raises:
@@ -38,21 +38,21 @@ def held(folder: Path) -> Iterator[None]:
                     folder.rmdir()
 
 
-def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
-    """A held folder that a model can be trained in, or go on being trained from a checkpoint.
+def prepare_folder(folder: Path, checkpoint: Path, *, force: bool) -> None:
+    """Prepare a locked folder for a new training, or to resume one from a checkpoint.
 
     Raises:
         ValueError: It holds something that must not be lost.
     """
     temporary = (*(f".{name}." for name in FILES), ".unfinished-")
-    leftovers = [p for p in folder.iterdir() if p.name.startswith(temporary)]
-    staged = Staging(folder, FILES).leftovers()
+    leftover_folders = [p for p in folder.iterdir() if p.name.startswith(temporary)]
+    staged = Staging(folder, FILES).leftover_folders()
     others = [p for p in folder.glob(UNFINISHED.format("*")) if p != checkpoint]
-    ours = {*(folder / name for name in FILES), checkpoint, *others, *leftovers, *staged}
+    ours = {*(folder / name for name in FILES), checkpoint, *others, *leftover_folders, *staged}
     strange = [p for p in folder.iterdir() if p not in ours]
     if strange and not (folder / ABOUT).is_file():
         raise ValueError(f"{folder} must be empty, or a model folder; got {strange[0].name!r}")
-    for leftover in leftovers:
+    for leftover in leftover_folders:
         remove_leftover(leftover)
     for leftover in staged:
         remove(leftover)
@@ -73,7 +73,7 @@ def require_room(folder: Path, checkpoint: Path, *, force: bool) -> None:
         )
 
 
-def require_free(folder: Path, *, force: bool) -> None:
+def require_no_model(folder: Path, *, force: bool) -> None:
     """What can be known before a table is read: no finished model, and no other training.
 
     Raises:

@@ -9,7 +9,7 @@ from biv._utils.rank_correlation import rank_correlation
 
 Floats = npt.NDArray[np.float64]
 
-RELATED = 0.3  # a rank correlation that is worth a word
+MIN_CORRELATION = 0.3  # a rank correlation that is worth a word
 
 
 def label_correlation(y: Floats, variance: Floats | None) -> float:
@@ -25,6 +25,6 @@ def label_correlation(y: Floats, variance: Floats | None) -> float:
     return round(rank_correlation(variance[used], y[used]), 12)
 
 
-def goes_with_label(y: Floats, variance: Floats | None) -> bool:
+def is_correlated_with_label(y: Floats, variance: Floats | None) -> bool:
     """Whether it is strong enough that all labels must count alike in a score."""
-    return abs(label_correlation(y, variance)) >= RELATED
+    return abs(label_correlation(y, variance)) >= MIN_CORRELATION
