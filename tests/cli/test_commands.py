@@ -320,7 +320,7 @@ def test_error_bars_that_are_missing(capsys):
     Path("data.csv").write_text("\n".join([*LINES, "1,2,", "2,3,NA"]) + "\n")
     assert run("train", "data.csv", *COLUMNS, *SMALL) == 2
     assert (
-        "data.csv, row 61, column 's' must have an error bar; it is missing there and in 1 other rows"
+        "data.csv, row 61, column 's' must have an error bar; got none (and none in 1 other row)"
         in capsys.readouterr().err
     )
     assert run("train", "data.csv", *COLUMNS, *SMALL, "--unknown-variance", "median") == 0
@@ -386,14 +386,14 @@ def test_every_command_refuses_distances_and_copies_of_the_ends(command, capsys)
     columns += ["--target-interval", "low", "high"]
     assert run(*command, path, *columns) == 2
     said = capsys.readouterr().err
-    assert "with 'low', these do: 'low in other units' (-1.0000)" in said
+    assert "with 'low': 'low in other units' (-1.0000). Leave them out with --ignore" in said
 
 
 @pytest.mark.usefixtures("here")
 def test_compare_and_train_have_the_same_rows(capsys, monkeypatch):
     Path("data.csv").write_text("\n".join([*LINES, "1,2,", "2,3,NA", "3,4,inf"]) + "\n")
     assert run("compare", "data.csv", *COLUMNS) == 2
-    assert "row 61, column 's' must have an error bar; it is mi" in capsys.readouterr().err
+    assert "row 61, column 's' must have an error bar; got none" in capsys.readouterr().err
     methods = {
         name: lambda train, new, _: (np.full(len(new), train.y.mean()), "")
         for name in ("BIV", "L2", "BIV, shuffled variances")

@@ -12,7 +12,7 @@ from biv.report import conclusions
 from biv.report import inspection as report
 from biv.report.matplotlib_figures import save_figure
 from biv.tables import LabelledTable, Target
-from biv.workflows import inspect, inspection, relation
+from biv.workflows import inspect, inspection, label_correlation
 from biv.workflows.evidence_parts import relative_efficiency
 
 
@@ -144,8 +144,8 @@ def test_ranks_are_spearman_s():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, 200).astype(float), rng.normal(size=200)
     b += a / 5
-    assert relation.label_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
-    assert relation.label_correlation(a, None) == 0
+    assert label_correlation.label_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
+    assert label_correlation.label_correlation(a, None) == 0
 
 
 def test_equal_error_bars_have_nothing_to_weigh(tmp_path):
