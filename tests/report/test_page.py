@@ -76,7 +76,9 @@ def chart(name="a", **more):
 def test_whatever_a_text_says_it_is_text():
     table = Table("t", BAD, [BAD, "b"], [[BAD, Cell(BAD, BAD)]])
     parts = [Text(BAD), Commands([BAD]), table, chart(BAD)]
-    whole = Page(BAD, BAD, BAD, [Section("one", BAD, parts)], made=BAD, answers=[BAD]).html()
+    whole = Page(
+        BAD, BAD, BAD, [Section("one", BAD, parts)], footer=BAD, more_conclusions=[BAD]
+    ).html()
     own = Elements(re.sub(r"<script.*?</script>", "", whole, flags=re.DOTALL))
     assert "script" not in own.names
     assert sum(BAD in text for text in own.texts) >= 8
@@ -114,7 +116,7 @@ def test_names_have_an_end():
 
 @pytest.mark.parametrize("colour", [*figures.METHOD_COLOURS.values(), "#bddf26", "#440154"])
 def test_colours_stand_out_on_light_and_dark(colour):
-    light, dark = Colour.of(colour)
+    light, dark = Colour.from_hex(colour)
     assert contrast(light, LIGHT_PAGE) >= CONTRAST
     assert contrast(dark, DARK_PAGE) >= DARK_CONTRAST
 
@@ -158,7 +160,7 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
             for series in found.series:
                 assert len(series.x) == len(series.y) <= _curves.POINTS
                 assert series.name in drawn.colours
-                assert series.name in found.says
+                assert series.name in found.description
                 assert (np.array(series.low) <= np.array(series.y)).all()
                 assert (np.array(series.high) >= np.array(series.y)).all()
 
@@ -193,11 +195,11 @@ def texts(page):
 
 
 def test_a_report_without_a_comparison_says_how_to_have_one(model):
-    page = model_page.of_model(ModelFolder.read(model), "model")
+    page = model_page.build_model_page(ModelFolder.read(model), "model")
     said = texts(page)
     table = model.parent / "data.csv"
     assert f"biv compare {table} --target y --target-std s --features " in said
-    assert "If these error bars are right, weighting by them is worth" in page.answer
+    assert "If these error bars are right, weighting by them is worth" in page.conclusion
     assert f"biv train {model.parent / 'data.csv'} --target y" in said
 
 
@@ -219,7 +221,7 @@ def test_without_error_bars_there_is_a_report_too(model, tmp_path):
     table = model.parent / "data.csv"
     options = ["--target", "y", "--ignore", "s", *SMALL, "--out", str(tmp_path / "m")]
     assert main(["train", str(table), *options]) == 0
-    said = texts(model_page.of_model(ModelFolder.read(tmp_path / "m"), "m"))
+    said = texts(model_page.build_model_page(ModelFolder.read(tmp_path / "m"), "m"))
     assert "There were no error bars" in said
     assert "What weighting bought" not in said
     assert "Calibration of the intervals" in said
@@ -240,8 +242,8 @@ def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
     answers = conclusions.of_comparison(compared)
     assert answers[0] == first
     assert " ".join(answers) == told
-    page = model_page.of_model(dataclasses.replace(folder, comparison=compared), "m")
-    assert page.answer == first
+    page = model_page.build_model_page(dataclasses.replace(folder, comparison=compared), "m")
+    assert page.conclusion == first
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_what_error_bars_alone_say(model, worth, words):
     bars = dataclasses.replace(folder.evidence.bars, worth=worth)
     evidence = dataclasses.replace(folder.evidence, bars=bars)
     folder = dataclasses.replace(folder, evidence=evidence)
-    assert words in model_page.of_model(folder, "m").answer
+    assert words in model_page.build_model_page(folder, "m").conclusion
     assert words in " ".join(training.text(folder).split())
 
 
@@ -263,31 +265,35 @@ def changed(model, **result):
     about = dataclasses.replace(
         folder.about, result=dataclasses.replace(folder.about.result, **result)
     )
-    return model_page.of_model(dataclasses.replace(folder, about=about), "m")
+    return model_page.build_model_page(dataclasses.replace(folder, about=about), "m")
 
 
 def test_a_page_says_what_the_command_says_beside_its_scores(model):
     folder = ModelFolder.read(model)
     assert folder.about.result.finding == folder.evidence.finding
     finding = folder.about.result.finding
-    assert f"Finding about the error bars: {finding.text}." in changed(model).answers
+    assert f"Finding about the error bars: {finding.text}." in changed(model).more_conclusions
     wrong = FindingRecord(kind="too large", text="the error bars are larger than the noise")
     page = changed(model, finding=wrong)
-    assert page.answer == f"Finding about the error bars: {wrong.text}."
-    assert page.answers[0].startswith("The scores rest on these error bars")
-    assert not any("weighting by them is worth" in said for said in page.answers)
+    assert page.conclusion == f"Finding about the error bars: {wrong.text}."
+    assert page.more_conclusions[0].startswith("The scores rest on these error bars")
+    assert not any("weighting by them is worth" in said for said in page.more_conclusions)
     asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
-    assert asked.answers[-1].startswith("How was σ obtained?")
-    told = changed(model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5).answers[-1]
+    assert asked.more_conclusions[-1].startswith("How was σ obtained?")
+    told = changed(
+        model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5
+    ).more_conclusions[-1]
     assert "rank correlation +0.50" in told
     assert "squared error is 7.5" in told
 
 
 def test_a_model_that_predicts_nothing_says_so_first(model):
     page = changed(model, r2=0.003, r2_stderr=0.01)
-    assert page.answer.startswith("The model predicts next to nothing of these labels: R² 0.003")
-    assert "weighting by them is worth" in page.answers[0]
+    assert page.conclusion.startswith(
+        "The model predicts next to nothing of these labels: R² 0.003"
+    )
+    assert "weighting by them is worth" in page.more_conclusions[0]
 
 
 def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
@@ -302,7 +308,7 @@ def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
     assert folder.evidence.bars.count == 148
     first = folder.evidence.look_at[0]
     assert (first.where, first.sigma_unknown) == (f"{table}, row 5", True)
-    said = texts(model_page.of_model(folder, "m"))
+    said = texts(model_page.build_model_page(folder, "m"))
     assert "(taken)" in said
     assert "148 labels that have one, of 150" in said
 
@@ -310,7 +316,7 @@ def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
 def test_a_stream_shows_whose_error_bars_it_shows(model):
     folder = ModelFolder.read(model)
     evidence = dataclasses.replace(folder.evidence, rows=6_000)
-    said = texts(model_page.of_model(dataclasses.replace(folder, evidence=evidence), "m"))
+    said = texts(model_page.build_model_page(dataclasses.replace(folder, evidence=evidence), "m"))
     assert "σ² of 150 labels that were held out, of 6,000" in said
 
 
@@ -367,7 +373,7 @@ def test_faces_have_a_report(tmp_path):
     (chosen,) = paper_page.contents(store)
     page = paper_page.page(store, chosen, "paper/faces")
     colours = next(c for c in page.charts() if c.key == "table1-curves").colours
-    assert colours["BIV"] == Colour.of(figures.METHOD_COLOURS[BIV])
+    assert colours["BIV"] == Colour.from_hex(figures.METHOD_COLOURS[BIV])
     assert page.write(tmp_path / "faces.html").stat().st_size < 8e6
 
 

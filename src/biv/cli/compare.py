@@ -92,7 +92,7 @@ def call(options: argparse.Namespace) -> int:
         from biv.report import model_page
 
         assert found.evidence is not None
-        whole = model_page.of_comparison(found.evidence, record, options.command)
+        whole = model_page.build_comparison_page(found.evidence, record, options.command)
         whole.write(path, replace=options.force)
 
     choose = free if options.report is None else None

@@ -89,5 +89,5 @@ def _of_model(path: Path, options: argparse.Namespace) -> None:
         comparison = ComparisonRecord.read(options.comparison, folder.target.name)
         folder = replace(folder, comparison=comparison)
     with typed_json.errors_name_file(path, "cannot be shown"):
-        page = model_page.of_model(folder, shlex.quote(str(path)))
+        page = model_page.build_model_page(folder, shlex.quote(str(path)))
     page.write(options.out)

@@ -182,7 +182,7 @@ def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -
     def write(path: Path) -> None:
         from biv.report import model_page
 
-        model_page.of_model(folder, out).write(path)
+        model_page.build_model_page(folder, out).write(path)
 
     again = f"biv report {out} --out {shlex.quote(str(page))}"
     report = _table_options.written(

@@ -27,11 +27,11 @@ class Colour(NamedTuple):
     dark: str
 
     @classmethod
-    def of(cls, colour: str) -> Colour:
+    def from_hex(cls, colour: str) -> Colour:
         """A colour, mixed with black or white where it would not stand out.
 
         Example:
-            >>> Colour.of("#000000")
+            >>> Colour.from_hex("#000000")
             Colour(light='#000000', dark='#8c8c8c')
         """
         return cls(
@@ -68,8 +68,8 @@ def _luminance(colour: str) -> float:
 
 # Okabe and Ito's, which the colour-blind tell apart.
 BLACK = Colour("#1a1a1a", "#f2f2f2")
-BLUE, ORANGE, GREEN = map(Colour.of, ("#0072B2", "#D55E00", "#009E73"))
-PINK, GREY = map(Colour.of, ("#CC79A7", "#777777"))
+BLUE, ORANGE, GREEN = map(Colour.from_hex, ("#0072B2", "#D55E00", "#009E73"))
+PINK, GREY = map(Colour.from_hex, ("#CC79A7", "#777777"))
 
 Values = Sequence[Any] | npt.NDArray[Any]
 SIGNIFICANT = 5  # digits that a chart keeps
@@ -187,7 +187,7 @@ class Panel:
     x: str
     y: str
     series: Sequence[Series]
-    says: str
+    description: str
     log: str = ""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
@@ -195,9 +195,9 @@ class Panel:
     rows: Sequence[str] | None = None
 
     @property
-    def words(self) -> str:
+    def accessible_text(self) -> str:
         """What is to be seen, and where."""
-        return f"{self.title}. {self.says}" if self.title else self.says
+        return f"{self.title}. {self.description}" if self.title else self.description
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """In what JSON has."""
@@ -267,7 +267,7 @@ class Chart:
         plots = "".join(
             f'<div class="plot{" rows" if panel.rows else ""}" role="group" tabindex="0" '
             f'data-panel="{k}" style="--rows:{len(panel.rows or ())}" '
-            f'aria-label="{escape(panel.words)}"><p>{escape(panel.words)}</p></div>'
+            f'aria-label="{escape(panel.accessible_text)}"><p>{escape(panel.accessible_text)}</p></div>'
             for k, panel in enumerate(self.panels)
         )
         return (

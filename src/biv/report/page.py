@@ -22,7 +22,7 @@ from biv.report.charts import Chart
 from biv.report.parts import NAME_LENGTH, PagePart, Section, clean
 
 
-def made() -> str:
+def footer_text() -> str:
     """By what, and how to use it: the last words of a page."""
     return (
         f"Made by biv {metadata.version('biv')}. This file is complete: it loads nothing and sends "
@@ -38,7 +38,7 @@ class Page:
     Attributes:
         title: Of the window, and at the top.
         about: A line below it.
-        answer: What there is to say, in a sentence.
+        conclusion: The most important sentence.
         parts: Below that.
         sections: The rest.
         made: By what, at the end.
@@ -46,11 +46,11 @@ class Page:
 
     title: str
     about: str
-    answer: str
+    conclusion: str
     sections: Sequence[Section]
     parts: Sequence[PagePart | Chart] = ()
-    made: str = ""
-    answers: Sequence[str] = field(default_factory=tuple)
+    footer: str = ""
+    more_conclusions: Sequence[str] = field(default_factory=tuple)
 
     def charts(self) -> Iterable[Chart]:
         """All of them, in their order."""
@@ -71,7 +71,7 @@ class Page:
             f'<li><a href="#{section.key}">{escape(clean(section.heading, NAME_LENGTH))}</a></li>'
             for section in self.sections
         )
-        more = "".join(f"<p>{escape(clean(words))}</p>" for words in self.answers)
+        more = "".join(f"<p>{escape(clean(words))}</p>" for words in self.more_conclusions)
         data = {chart.key: chart.to_json() for chart in self.charts()}
         body = "".join(part.html() for part in self.parts)
         body += "".join(section.html() for section in self.sections)
@@ -94,10 +94,10 @@ class Page:
             f"<p>{escape(clean(self.about))}</p>"
             '<button type="button" id="theme" hidden>Theme: automatic</button></header>'
             f'<nav aria-label="Contents"><ul>{contents}</ul></nav><main id="content">'
-            f'<div class="answer" role="note"><p>{escape(clean(self.answer))}</p>{more}</div>'
+            f'<div class="answer" role="note"><p>{escape(clean(self.conclusion))}</p>{more}</div>'
             "<noscript><p class='note'>Charts need JavaScript, which this page brings along; "
             "the tables do not.</p></noscript>"
-            f"{body}</main><footer><p>{escape(clean(self.made))}</p></footer>"
+            f"{body}</main><footer><p>{escape(clean(self.footer))}</p></footer>"
             f'<script type="application/json" id="charts">{charts}</script>'
             + "".join(
                 f'<script nonce="{nonce}">{script}</script>'

@@ -59,12 +59,12 @@ class Text:
         kind: "" or "lead", "note", "caption".
     """
 
-    words: str
+    text: str
     kind: str = ""
 
     def html(self) -> str:
         """Escaped."""
-        return f'<p class="{self.kind}">{escape(clean(self.words))}</p>'
+        return f'<p class="{self.kind}">{escape(clean(self.text))}</p>'
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Figure(NamedTuple):
 class Figures:
     """A row of them."""
 
-    each: Sequence[Figure]
+    figures: Sequence[Figure]
 
     def html(self) -> str:
         """A list of terms."""
@@ -118,7 +118,7 @@ class Figures:
             + "".join(
                 f"<div><dt>{escape(label)}</dt><dd><strong>{escape(value)}</strong>"
                 f"<span>{escape(note)}</span></dd></div>"
-                for label, value, note in self.each
+                for label, value, note in self.figures
             )
             + "</dl>"
         )

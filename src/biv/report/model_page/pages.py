@@ -13,14 +13,14 @@ from biv.report.model_page import (
     provenance,
     residuals,
 )
-from biv.report.page import Page, made
+from biv.report.page import Page, footer_text
 from biv.report.parts import quoted
 from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 
 
-def of_model(folder: ModelFolder, place: str) -> Page:
+def build_model_page(folder: ModelFolder, place: str) -> Page:
     """Return the page about a model, its table, and the comparison made for it, if any.
 
     Args:
@@ -49,15 +49,17 @@ def of_model(folder: ModelFolder, place: str) -> Page:
             predictions.section(evidence),
             *residuals.sections(evidence),
             outliers.section(evidence),
-            provenance.of_model(folder, place),
+            provenance.model_section(folder, place),
         ],
         parts=[header.model_figures(evidence, about.result)],
-        made=made(),
-        answers=more,
+        footer=footer_text(),
+        more_conclusions=more,
     )
 
 
-def of_comparison(evidence: TableEvidence, compared: ComparisonRecord, command: str) -> Page:
+def build_comparison_page(
+    evidence: TableEvidence, compared: ComparisonRecord, command: str
+) -> Page:
     """Return the page about methods compared on a table, before any model of it is kept.
 
     Args:
@@ -76,9 +78,9 @@ def of_comparison(evidence: TableEvidence, compared: ComparisonRecord, command: 
             predictions.section(evidence),
             *residuals.sections(evidence),
             outliers.section(evidence),
-            provenance.of_comparison(compared, command),
+            provenance.comparison_section(compared, command),
         ],
         parts=[header.label_figures(evidence)],
-        made=made(),
-        answers=more,
+        footer=footer_text(),
+        more_conclusions=more,
     )

@@ -10,7 +10,7 @@ from biv.workflows import ModelFolder
 from biv.workflows.comparison_record import ComparisonRecord
 
 
-def of_comparison(compared: ComparisonRecord, command: str) -> Section:
+def comparison_section(compared: ComparisonRecord, command: str) -> Section:
     """Return the section about a comparison that was made by a command."""
     text = (
         f"Folds: {compared.folds}; rows compared: {compared.rows:,} of {compared.rows_in_all:,}. "
@@ -19,7 +19,7 @@ def of_comparison(compared: ComparisonRecord, command: str) -> Section:
     return Section("repeat", "How to repeat it", [Commands([command]), Text(text)])
 
 
-def of_model(folder: ModelFolder, place: str) -> Section:
+def model_section(folder: ModelFolder, place: str) -> Section:
     """Return the section about a model, whose folder is at a place."""
     about = folder.about
     columns = Table(

@@ -20,7 +20,7 @@ from biv.paper.report.paper_page._table import table_section
 from biv.paper.results import RunResult
 from biv.paper.spec import Run
 from biv.paper.store import Store
-from biv.report.page import Page, made
+from biv.report.page import Page, footer_text
 from biv.report.parts import Section, Text
 
 __all__ = ["Chosen", "contents", "page"]
@@ -68,8 +68,8 @@ def page(store: Store, chosen: Chosen, place: str) -> Page:
         f"{len(results):,} trainings, {seeds} seed{'s' if seeds > 1 else ''}.",
         first,
         sections,
-        made=made(),
-        answers=more,
+        footer=footer_text(),
+        more_conclusions=more,
     )
 
 

@@ -49,7 +49,7 @@ def _colours(artefact: Artefact) -> dict[str, Colour]:
     for panel in artefact.panels:
         for line, colour in zip(panel.lines, figures.colours(panel), strict=True):
             truth = colour == figures.TRUTH_COLOUR
-            found.setdefault(line.label, BLACK if truth else Colour.of(_hex(colour)))
+            found.setdefault(line.label, BLACK if truth else Colour.from_hex(_hex(colour)))
     return found
 
 
