@@ -34,7 +34,7 @@ from biv.models import MLP, Periodic
 from biv.tables import Target
 from biv.tables.column import Column
 from biv.tables.files import Files
-from biv.tables.row_groups import RowGroups, deal
+from biv.tables.row_groups import RowGroups, assign_row_groups
 from biv.tables.schema import Schema
 from biv.tables.stream import Batch, Encoding, Shard, Stream
 from biv.tables.survey import Reader, Rows, Survey
@@ -99,16 +99,16 @@ def shards_of(folder):
     """All shards, scaled by some of the row groups."""
     columns = tuple(Column(f"x{k}", "number") for k in range(FEATURES))
     reader = Reader(RowGroups(Files(folder)), Schema(columns, {}), TARGET)
-    some = Survey.whole(
+    some = Survey.combine(
         [Survey.of(reader, group) for group in range(min(SURVEYED, len(reader.groups)))]
     )
     made = Encoding(some.encoder(), some.features(), some.scaler())
     learned = {}
     for number, group in enumerate(reader.groups.groups):
         drawn = np.random.default_rng([0, number]).random(group.rows)
-        learned[number] = int((drawn >= reader.share_held_out).sum())
-    dealt = deal([group.rows for group in reader.groups.groups], SHARDS)
-    held_out = Rows.joined(some.held_out)
+        learned[number] = int((drawn >= reader.held_out_fraction).sum())
+    dealt = assign_row_groups([group.rows for group in reader.groups.groups], SHARDS)
+    held_out = Rows.concatenate(some.held_out)
     return [Shard(k, groups, learned, reader, made, 0) for k, groups in enumerate(dealt)], made(
         held_out
     )
@@ -154,7 +154,7 @@ def streamed_beside_memory(folder, rounds):
     pinned(0)
     shards, held_out = shards_of(folder)
     total = sum(shard.rows for shard in shards)
-    everything = Batch.joined(
+    everything = Batch.concatenate(
         [s.load(0, k, block) for s in shards for k, block in enumerate(s.blocks(0))]
     )
     candidates = {

@@ -462,7 +462,7 @@ def test_a_signal_ends_a_cleanup_that_does_not_end_by_itself(monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 
-    with _signals.raised():
+    with _signals.raise_on_signal():
         for _ in range(2):
             with pytest.raises(_signals.Interrupted):
                 end()

@@ -14,7 +14,7 @@ from biv.preprocessing.encoder import FeatureEncoder
 from biv.preprocessing.scaling import FeatureScaler
 from biv.tables import LabelledTable, Target
 from biv.tables.files import Files
-from biv.tables.row_groups import RowGroups, deal
+from biv.tables.row_groups import RowGroups, assign_row_groups
 from biv.tables.schema import Schema
 from biv.tables.stream import Batch, Encoding, Shard, Stream
 from biv.tables.survey import Reader, Survey
@@ -40,8 +40,8 @@ def encoding(survey):
 def shards(reader, count, seed=0):
     each = surveyed(reader)
     learned = {group: survey.learned for group, survey in enumerate(each)}
-    made = encoding(Survey.whole(each))
-    dealt = deal([group.rows for group in reader.groups.groups], count)
+    made = encoding(Survey.combine(each))
+    dealt = assign_row_groups([group.rows for group in reader.groups.groups], count)
     return [Shard(k, groups, learned, reader, made, seed) for k, groups in enumerate(dealt)]
 
 
@@ -105,12 +105,12 @@ def test_a_file_that_changes_is_refused(tmp_path):
 def test_shards_are_dealt_evenly():
     rng = np.random.default_rng(0)
     rows = rng.integers(1, 1000, size=50).tolist()
-    dealt = deal(rows, 6)
+    dealt = assign_row_groups(rows, 6)
     assert sorted(g for groups in dealt for g in groups) == list(range(50))
     loads = [sum(rows[g] for g in groups) for groups in dealt]
     assert max(loads) - min(loads) <= 1000
     with pytest.raises(ValueError, match="3 row groups can be dealt to 1 to 3 shards; got 4"):
-        deal([1, 2, 3], 4)
+        assign_row_groups([1, 2, 3], 4)
 
 
 def test_a_survey_is_that_of_the_whole_table(tmp_path):
@@ -125,7 +125,7 @@ def test_a_survey_is_that_of_the_whole_table(tmp_path):
     write(tmp_path / "a.parquet", {n: c[:700] for n, c in columns.items()})
     write(tmp_path / "b.parquet", {n: c[700:] for n, c in columns.items()})
     reader = read(tmp_path)
-    survey = Survey.whole(surveyed(reader))
+    survey = Survey.combine(surveyed(reader))
     table = LabelledTable.read(tmp_path, TARGET)
     assert survey.rows == len(table)
     assert survey.unlabelled == table.unlabelled > 0
@@ -163,7 +163,7 @@ def test_a_missing_error_bar_is_named(tmp_path):
     with pytest.raises(ValueError, match=said):
         surveyed(read(tmp_path))
     each = surveyed(read(tmp_path, unknown="median"))
-    survey = Survey.whole(each)
+    survey = Survey.combine(each)
     assert (survey.unknown, survey.rows) == (1, 299)
     assert survey.labels.median_variance == pytest.approx(np.nanmedian(columns["v"]), rel=0.05)
 
@@ -230,7 +230,7 @@ def test_batches_are_the_same_whatever_the_number_of_processes(tmp_path, process
     alone = Stream(parts, total, 100).batches(0)
     others = [Stream(parts[r::processes], total, 100).batches(0) for r in range(processes)]
     for one, *several in zip(alone, *others, strict=True):
-        together = Batch.joined(several)
+        together = Batch.concatenate(several)
         assert Counter(together.y[:, 0].tolist()) == Counter(one.y[:, 0].tolist())
 
 
@@ -275,7 +275,7 @@ def test_a_piece_may_be_empty(tmp_path):
 def test_an_encoding_survives_json(tmp_path):
     write_folder(tmp_path)
     reader = read(tmp_path)
-    survey = Survey.whole(surveyed(reader))
+    survey = Survey.combine(surveyed(reader))
     made = Encoding(survey.encoder(), survey.features(), survey.scaler(), 3.5)
     again = Encoding.from_json(made.to_json())
     rows, _, _ = reader.read(0)
@@ -288,4 +288,4 @@ def test_an_encoding_survives_json(tmp_path):
 def test_labels_that_do_not_vary(tmp_path):
     write(tmp_path / "a.parquet", labelled(100) | {"y": np.full(100, 7.0)})
     with pytest.raises(ValueError, match=re.escape("every label is 7: nothing can be learned")):
-        Survey.whole(surveyed(read(tmp_path, Target("y")))).scaler()
+        Survey.combine(surveyed(read(tmp_path, Target("y")))).scaler()

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser(given).parse_args(given)
     options.command = shlex.join(["biv", *given])
     try:
-        with _signals.raised():
+        with _signals.raise_on_signal():
             code = int(options.call(options))
             sys.stdout.flush()
             return code

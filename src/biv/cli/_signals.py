@@ -29,7 +29,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def raised() -> Iterator[None]:
+def raise_on_signal() -> Iterator[None]:
     """Raise :class:`Interrupted` on one of these signals, and ignore others for some seconds.
 
     A terminal may send several at once, and a second one would cut off the cleanup that the first

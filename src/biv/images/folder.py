@@ -179,7 +179,7 @@ def _few(names: Sequence[str]) -> str:
 def _labels(files: Files, image: str, target: Target) -> dict[str, list[_Label]]:
     """Of every image that the table names, as often as it does; none where it has no label."""
     for name in (image, *target.names):
-        files.require(name)
+        files.require_column(name)
     if image in target.names:
         raise ValueError(
             f"{shortened(image)} cannot hold the names of images and labels or error bars"

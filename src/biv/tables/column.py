@@ -87,7 +87,7 @@ class Column:
         yield _text(part.text(self.name))
 
     def _date(self, part: Part) -> Iterator[Any]:
-        moment = moments_of(part, self.name)
+        moment = parse_dates(part, self.name)
         gone = moment.isna().to_numpy()
         part.refuse(self.name, gone & part.known(self.name), "a date, as in 2024-12-31")
         # Not by nanoseconds, which end in 2262: 9999-12-31 is a date that tables have.
@@ -113,7 +113,7 @@ def _text(values: Any) -> Any:
     return require_pandas().array(values, dtype="string")
 
 
-def moments_of(part: Part, name: str) -> Any:
+def parse_dates(part: Part, name: str) -> Any:
     """Dates as a pandas series of moments, without a zone in UTC; NaT where a cell is none."""
     pandas, column = require_pandas(), part.cells.column(name)
     cells = column.to_pandas() if kind_of_type(column) == "date" else pandas.Series(part.text(name))

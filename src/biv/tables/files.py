@@ -84,7 +84,7 @@ class Files:
                 ) from error
         return found
 
-    def require(self, name: str) -> str:
+    def require_column(self, name: str) -> str:
         """The name of a column, if there is such a column.
 
         Raises:

@@ -177,7 +177,7 @@ def chosen_columns(
         ValueError: One is not there, or is a label too; or `keep` names one that is left out.
     """
     for name in (*target.names, *(features or ()), *ignore, *keep, *categories):
-        files.require(name)
+        files.require_column(name)
     if both := set(features or ()) & set(target.names):
         raise ValueError(f"{shortened(min(both))} cannot be a feature and a label or its error bar")
     if wrong := set(categories) & set(target.names):

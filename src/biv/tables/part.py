@@ -67,7 +67,7 @@ class Part(NamedTuple):
         Raises:
             ValueError: It holds lists or the like.
         """
-        if not holds_cells(self.cells.column(name)):
+        if not holds_scalars(self.cells.column(name)):
             self.refuse(name, np.ones(len(self), dtype=bool), "text, a number or a date")
         cells = trimmed(self.cells.column(name)).to_pylist()
         known = self.known(name)
@@ -101,7 +101,7 @@ class Part(NamedTuple):
 def numbers(column: Any) -> npt.NDArray[np.float64]:
     """The cells of an Arrow array as numbers; NaN where one is none."""
     arrow = require_arrow()
-    if not holds_cells(column):
+    if not holds_scalars(column):
         return np.full(len(column), np.nan)
     types = arrow.types
     if not types.is_primitive(column.type) or types.is_temporal(column.type):
@@ -113,7 +113,7 @@ def numbers(column: Any) -> npt.NDArray[np.float64]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def holds_cells(column: Any) -> bool:
+def holds_scalars(column: Any) -> bool:
     """Whether an Arrow array has numbers, text or dates, and not lists or the like."""
     types = require_arrow().types
     own = column.type.value_type if types.is_dictionary(column.type) else column.type

@@ -61,7 +61,7 @@ class RowGroups:
         """Of the whole table."""
         return sum(group.rows for group in self.groups)
 
-    def first(self, number: int) -> int:
+    def rows_before(self, number: int) -> int:
         """How many rows of the whole table come before a group."""
         return sum(group.rows for group in self.groups[:number])
 
@@ -104,7 +104,7 @@ def _one_batch(table: Any) -> Any:
     return arrow.record_batch(columns, schema=table.schema)
 
 
-def deal(rows: Sequence[int], shards: int) -> list[list[int]]:
+def assign_row_groups(rows: Sequence[int], shards: int) -> list[list[int]]:
     """Groups to shards of nearly equal rows: the largest first, each to who has least.
 
     Args:
@@ -115,7 +115,7 @@ def deal(rows: Sequence[int], shards: int) -> list[list[int]]:
         The groups of each shard, in order.
 
     Example:
-        >>> deal([50, 100, 50, 70], 2)
+        >>> assign_row_groups([50, 100, 50, 70], 2)
         [[1, 2], [0, 3]]
     """
     if not 1 <= shards <= len(rows):

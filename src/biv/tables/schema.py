@@ -13,9 +13,9 @@ from biv._utils import typed_json
 from biv._utils.messages import shortened
 from biv._utils.wording import Message, Setting
 from biv.preprocessing.leakage import is_identifier
-from biv.tables.column import MAX_LETTERS, TRUTHS, Column, Kind, kind_of_type, moments_of
+from biv.tables.column import MAX_LETTERS, TRUTHS, Column, Kind, kind_of_type, parse_dates
 from biv.tables.files import Files
-from biv.tables.part import Part, holds_cells, numbers, require_pandas, trimmed
+from biv.tables.part import Part, holds_scalars, numbers, require_pandas, trimmed
 
 DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
@@ -71,7 +71,7 @@ class Guess:
     def look(self, part: Part) -> None:
         """At the cells of one more part."""
         column = part.cells.column(self.name)
-        if not holds_cells(column):
+        if not holds_scalars(column):
             if str(column.type) != "null":
                 self.odd_type = str(column.type)
             return
@@ -80,7 +80,7 @@ class Guess:
             self.known += int(part.known(self.name).sum())
             self.kinds &= {typed}
             if typed == "date":
-                moments = moments_of(part, self.name).dropna()
+                moments = parse_dates(part, self.name).dropna()
                 self.hours |= bool((moments.dt.normalize() != moments).any())
             return
         good = ~np.isnan(numbers(column))
@@ -158,7 +158,7 @@ class Guess:
         return f"{len(self.different):,}{more} distinct {texts} in {cells}{LIKE_IDENTIFIERS}"
 
 
-def looked_at(names: Sequence[str], parts: Iterable[Part]) -> list[Guess]:
+def guess_columns(names: Sequence[str], parts: Iterable[Part]) -> list[Guess]:
     """What the cells of each column have in common."""
     guesses = [Guess(name) for name in names]
     for part in parts:
@@ -188,15 +188,17 @@ class Schema:
         keep: Sequence[str] = (),
         after_part: Any = lambda _: None,
     ) -> Schema:
-        """By reading all rows once; see :meth:`agreed`.
+        """By reading all rows once; see :meth:`from_guesses`.
 
         Raises:
             ValueError: A column of numbers has a cell that is none.
         """
-        return cls.agreed(looked_at(names, files.parts(names, after_part)), categories, keep)
+        return cls.from_guesses(
+            guess_columns(names, files.parts(names, after_part)), categories, keep
+        )
 
     @classmethod
-    def agreed(
+    def from_guesses(
         cls, guesses: Sequence[Guess], categories: Sequence[str] = (), keep: Sequence[str] = ()
     ) -> Schema:
         """By what was seen of each column.

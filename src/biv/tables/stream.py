@@ -46,7 +46,7 @@ class Batch(NamedTuple):
         return Batch(self.x[which], self.y[which], variance, weight)
 
     @classmethod
-    def joined(cls, parts: Sequence[Batch]) -> Batch:
+    def concatenate(cls, parts: Sequence[Batch]) -> Batch:
         """One after another."""
         if len(parts) == 1:
             return parts[0]
@@ -177,7 +177,7 @@ class Shard:
             if len(rows) - int(held_out.sum()) != self.learned[group]:
                 raise ValueError(f"{self.reader.groups.groups[group].path} has changed")
             parts.append(self.encoding(rows[~held_out]))
-        whole = Batch.joined(parts)
+        whole = Batch.concatenate(parts)
         return whole.rows(self._generator(epoch, place).permutation(len(whole)))
 
     def pieces(
@@ -210,7 +210,7 @@ class Shard:
                 at = here
                 if at == ends[place]:
                     block, place = None, place + 1
-            yield Batch.joined(taken) if taken else self._nothing()
+            yield Batch.concatenate(taken) if taken else self._nothing()
 
     def _nothing(self) -> Batch:
         features = len(self.encoding.features.mean)
@@ -253,6 +253,6 @@ class Stream:
                 steps = self.steps_per_epoch
                 streams = [shard.pieces(epoch, steps, first, pool) for shard in self.shards]
                 for pieces in zip(*streams, strict=True):
-                    yield Batch.joined(pieces)
+                    yield Batch.concatenate(pieces)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)

@@ -63,7 +63,7 @@ class Rows:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
+    def concatenate(cls, parts: Sequence[Rows]) -> Rows:
         """One after another."""
         frame = require_pandas().concat([part.features for part in parts], ignore_index=True)
 
@@ -97,7 +97,7 @@ class Reader:
         validation.integer("seed", self.seed, at_least=0)
 
     @property
-    def share_held_out(self) -> float:
+    def held_out_fraction(self) -> float:
         """Of the rows."""
         return min(SHARE_HELD_OUT, MAX_HELD_OUT / self.groups.rows)
 
@@ -117,7 +117,7 @@ class Reader:
             counts &= ~np.isinf(variance)
         if weight is not None:
             counts &= weight > 0
-        places = self.groups.first(number) + np.arange(len(y))
+        places = self.groups.rows_before(number) + np.arange(len(y))
         frame = self.schema.frame(part)
         for column in self.schema.columns:
             if column.kind == "number":
@@ -125,7 +125,7 @@ class Reader:
                 part.refuse(column.name, huge, f"at most {1 / SQUARABLE:g} in size")
         rows = Rows(frame, y, variance, weight, places, self.target.ends(part))
         drawn = np.random.default_rng([self.seed, number]).random(len(y))
-        held_out = drawn < self.share_held_out
+        held_out = drawn < self.held_out_fraction
         if counts.all():
             return rows, held_out, unlabelled
         return rows[counts], held_out[counts], unlabelled
@@ -199,7 +199,7 @@ class Survey:
         )
 
     @classmethod
-    def whole(cls, parts: Sequence[Survey]) -> Survey:
+    def combine(cls, parts: Sequence[Survey]) -> Survey:
         """Of a table, from those of its row groups in order."""
         return reduce(cls.__add__, parts)
 

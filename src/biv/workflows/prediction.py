@@ -58,7 +58,7 @@ def write_predictions(
     """
     out, names = Path(out), [name, f"{name}_std"]
     for needed in folder.schema.names:
-        files.require(needed)
+        files.require_column(needed)
     if taken := [n for n in names if n in files.columns]:
         raise ValueError(
             Message(

@@ -10,7 +10,7 @@ from biv._utils.warnings import warn
 from biv._utils.wording import Message, Setting
 from biv.losses import registry
 from biv.tables import Target
-from biv.tables.row_groups import RowGroups, deal
+from biv.tables.row_groups import RowGroups, assign_row_groups
 from biv.tables.survey import Rows, Survey
 from biv.training.ranks import Ranks
 from biv.workflows.checks import require_no_copies
@@ -43,7 +43,7 @@ def assign_shards(table: RowGroups, shards: int, processes: int) -> list[list[in
         raise ValueError(
             f"{processes} processes need at least as many shards; got {shards}: start fewer"
         )
-    return deal([group.rows for group in table.groups], shards)
+    return assign_row_groups([group.rows for group in table.groups], shards)
 
 
 def require_learnable_stream(

@@ -11,7 +11,7 @@ from biv._utils.progress import progress_bar
 from biv.tables import Target
 from biv.tables.labelled import chosen_columns, require_columns
 from biv.tables.row_groups import RowGroups
-from biv.tables.schema import Guess, Schema, looked_at
+from biv.tables.schema import Guess, Schema, guess_columns
 from biv.tables.survey import Reader, Survey
 from biv.training.ranks import Ranks
 
@@ -60,13 +60,13 @@ def agreed_schema(
     ]
     if unclear:
         looks = ranks.together(
-            lambda: looked_at(unclear, (table.read(group, unclear) for group in groups))
+            lambda: guess_columns(unclear, (table.read(group, unclear) for group in groups))
         )
         for several in zip(*ranks.gather(looks), strict=True):
             known[several[0].name] = reduce(or_, several)
     guesses = [guess or Guess(name) for name, guess in known.items()]
     kept = (*columns.keep, *(columns.features or ()))
-    schema = ranks.together(lambda: Schema.agreed(guesses, columns.categories, kept))
+    schema = ranks.together(lambda: Schema.from_guesses(guesses, columns.categories, kept))
     ranks.together(lambda: require_columns(schema, table.files))
     return schema
 

@@ -188,8 +188,8 @@ def _surveyed(
         "from."
     )
     surveys = surveys_of(ranks, reader, groups, progress=progress)
-    survey = Survey.whole([surveys[group] for group in range(len(table))])
-    return _SurveyedTable(reader, surveys, survey, Rows.joined(survey.held_out))
+    survey = Survey.combine([surveys[group] for group in range(len(table))])
+    return _SurveyedTable(reader, surveys, survey, Rows.concatenate(survey.held_out))
 
 
 def _check_survey(
