@@ -24,6 +24,8 @@ if __name__ == "__main__":
         folder = doc_pages.clone(Path(name))
         os.chdir(folder)
         os.environ["BIV_CACHE_DIR"] = str(folder / "cache")
-        doc_blocks.run_blocks(blocks, "README.md", folder, doc_blocks.as_installed, apart=True)
+        doc_blocks.run_blocks(
+            blocks, "README.md", folder, doc_blocks.run_installed_command, apart=True
+        )
         os.chdir(doc_pages.ROOT)
     print(f"{len(blocks)} blocks of the README run with biv {biv.__version__} from {package}")

@@ -252,7 +252,7 @@ def corrupt(
     """
     clean, given = arrays.to_tensor("y", y).detach(), arrays.variances("variance", variance)
     labels = arrays.to_float_array("y", clean)
-    validation.all_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
+    validation.check_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
     sigma2 = arrays.to_float_array("variance", validation.expanded("variance", given, "y", clean))
     noise = validation.generator(generator).standard_normal(labels.shape)
     known = np.isfinite(sigma2)

@@ -15,11 +15,11 @@ from biv._utils import atomic_files
 from biv._utils.atomic_files import (
     InUseError,
     WriteError,
-    exclusive,
+    lock_folder,
     open_atomically,
     write_atomically,
 )
-from helpers.faults import Killed, faults, full, names
+from helpers.faults import Killed, disk_full_error, faults, file_names
 
 TEMPORARY = ".a.txt.biv.tmp"
 
@@ -32,7 +32,7 @@ def test_the_operations_of_a_file(tmp_path, monkeypatch):
     write_atomically(tmp_path / "new" / "a.txt", b"whole")
     assert seen == [("make folder", "new"), *((name, "a.txt") for name in OPERATIONS[:-1]),
                     ("sync folder", "new")]  # fmt: skip
-    assert names(tmp_path / "new") == ["a.txt"]
+    assert file_names(tmp_path / "new") == ["a.txt"]
     assert (tmp_path / "new" / "a.txt").read_bytes() == b"whole"
 
 
@@ -42,18 +42,18 @@ def test_a_full_disk_at_every_operation(tmp_path, monkeypatch, at, old):
     path = tmp_path / "a.txt"
     if old is not None:
         path.write_bytes(old)
-    faults(monkeypatch, at, full())
+    faults(monkeypatch, at, disk_full_error())
     if OPERATIONS[at] == "sync folder":  # the file is complete by then
         write_atomically(path, b"whole")
         assert path.read_bytes() == b"whole"
-        assert names(tmp_path) == ["a.txt"]
+        assert file_names(tmp_path) == ["a.txt"]
         return
     with pytest.raises(WriteError) as caught:
         write_atomically(path, b"whole")
     assert str(caught.value) == f"{path} could not be written: no space left on device"
     assert caught.value.errno == errno.ENOSPC
     assert (path.read_bytes() if path.exists() else None) == old
-    assert names(tmp_path) == ([] if old is None else ["a.txt"])
+    assert file_names(tmp_path) == ([] if old is None else ["a.txt"])
 
 
 @pytest.mark.parametrize("at", range(len(OPERATIONS)), ids=OPERATIONS)
@@ -65,10 +65,10 @@ def test_a_kill_at_every_operation_and_the_next_run(tmp_path, monkeypatch, at):
         with pytest.raises(Killed):
             write_atomically(path, b"a longer text")
     assert path.read_bytes() == (b"a longer text" if OPERATIONS[at] == "sync folder" else b"old")
-    assert set(names(tmp_path)) <= {"a.txt", TEMPORARY}
+    assert set(file_names(tmp_path)) <= {"a.txt", TEMPORARY}
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
-    assert names(tmp_path) == ["a.txt"]
+    assert file_names(tmp_path) == ["a.txt"]
 
 
 def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
@@ -79,7 +79,7 @@ def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
 
     with pytest.raises(OSError, match="^of the input$"):
         written()
-    assert names(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
 def test_two_at_once_one_waits_or_is_refused(tmp_path):
@@ -95,7 +95,7 @@ def test_two_at_once_one_waits_or_is_refused(tmp_path):
         assert not path.exists()
     other.join(30)
     assert path.read_bytes() == b"second"
-    assert names(tmp_path) == ["a.txt"]
+    assert file_names(tmp_path) == ["a.txt"]
 
 
 def test_a_leftover_is_removed_only_if_nobody_uses_it(tmp_path):
@@ -106,7 +106,7 @@ def test_a_leftover_is_removed_only_if_nobody_uses_it(tmp_path):
     assert (tmp_path / "a.txt").read_bytes() == b"whole"
     path.write_text("half")
     assert atomic_files.remove_leftover(path) is True
-    assert names(tmp_path) == ["a.txt"]
+    assert file_names(tmp_path) == ["a.txt"]
 
 
 def without_locks(*_):
@@ -128,11 +128,11 @@ def test_where_there_are_no_locks_every_writer_has_its_own_file(tmp_path, monkey
         write_atomically(path, b"second")
         assert path.read_bytes() == b"second"
     assert path.read_bytes() == b"first"
-    with exclusive(tmp_path) as locked, exclusive(tmp_path) as again:
+    with lock_folder(tmp_path) as locked, lock_folder(tmp_path) as again:
         assert (locked, again) == (False, False)
     with pytest.raises(ZeroDivisionError), open_atomically(path):
         raise ZeroDivisionError
-    assert [name for name in names(tmp_path) if name != TEMPORARY] == ["a.txt"]
+    assert [name for name in file_names(tmp_path) if name != TEMPORARY] == ["a.txt"]
 
 
 def test_permissions_stay_and_those_of_a_new_file_are_usual(tmp_path):
@@ -166,8 +166,8 @@ ALONE = os.environ | {"PYTHONPATH": str(Path(biv.__file__).parents[1])}
 HOLD = """
 import sys, time
 from pathlib import Path
-from biv._utils.atomic_files import exclusive
-with exclusive(Path(sys.argv[1])):
+from biv._utils.atomic_files import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print(flush=True)
     time.sleep(60)
 """
@@ -180,13 +180,13 @@ def test_a_folder_is_held_by_one_until_it_ends(tmp_path):
     )
     process.stdout.readline()
     said = rf"m is being written by another process \(pid {process.pid}\): wait for it, or write to another place"
-    with pytest.raises(InUseError, match=said), exclusive(folder):
+    with pytest.raises(InUseError, match=said), lock_folder(folder):
         pass
     process.kill()
     process.communicate()
-    with exclusive(folder) as locked:
+    with lock_folder(folder) as locked:
         assert locked
-    assert names(folder) == []
+    assert file_names(folder) == []
 
 
 def test_a_folder_that_has_just_been_removed_is_made_again(tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_a_folder_that_has_just_been_removed_is_made_again(tmp_path, monkeypatch
         return lock(descriptor, path, wait=wait)
 
     monkeypatch.setattr(atomic_files, "_lock", removed_meanwhile)
-    with exclusive(folder):
+    with lock_folder(folder):
         assert folder.is_dir()
 
 
@@ -242,11 +242,11 @@ def test_on_a_small_disk(tmp_path):
 def test_without_locks_no_file_of_the_fixed_name_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic_files, "_lock", lambda *_, **__: False)
     write_atomically(tmp_path / "a", b"1")
-    assert names(tmp_path) == ["a"]
+    assert file_names(tmp_path) == ["a"]
 
 
 def test_a_link_at_the_temporary_name_is_in_the_way(tmp_path):
     (tmp_path / ".a.biv.tmp").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(WriteError, match=r"[.]a[.]biv[.]tmp is in the way: remove it"):
         write_atomically(tmp_path / "a", b"1")
-    assert names(tmp_path) == [".a.biv.tmp"]
+    assert file_names(tmp_path) == [".a.biv.tmp"]

@@ -10,7 +10,7 @@ import pytest
 import biv
 from biv._utils.pages import errors_point_to
 from biv._utils.warnings import warn
-from biv._utils.wording import OPTIONS, STREAM_OPTIONS, Message, Setting, in_python, worded
+from biv._utils.wording import OPTIONS, STREAM_OPTIONS, Message, Setting, in_python, render_text
 from biv.cli import main
 from biv.tables import LabelledTable, Target, read_table
 
@@ -34,29 +34,29 @@ RATE = Message(
 def test_a_setting_has_a_name_in_each_front_end(setting, python, option):
     message = Message("use {setting}!", setting=setting)
     assert str(message) == f"use {python}!"
-    assert message.worded(OPTIONS) == f"use {option}!"
+    assert message.render(OPTIONS) == f"use {option}!"
 
 
 def test_a_clause_is_left_out_where_its_setting_does_not_exist():
     assert str(RATE) == "more epochs, or a larger learning_rate, may help"
-    assert RATE.worded(OPTIONS) == "more epochs may help"
-    assert RATE.worded(STREAM_OPTIONS) == "more epochs, or a larger --learning-rate, may help"
+    assert RATE.render(OPTIONS) == "more epochs may help"
+    assert RATE.render(STREAM_OPTIONS) == "more epochs, or a larger --learning-rate, may help"
 
 
 def test_braces_of_a_user_are_text():
     message = Message("{name} and {keep}", name="{keep}", keep=Setting("keep", ["{x}"])) + " {}"
     assert str(message) == "{keep} and keep=['{x}'] {}"
-    assert message.worded(OPTIONS) == "{keep} and --keep '{x}' {}"
+    assert message.render(OPTIONS) == "{keep} and --keep '{x}' {}"
 
 
 def test_exceptions_and_warnings_carry_messages():
     error = pickle.loads(pickle.dumps(ValueError(RATE)))
-    assert (str(error), worded(error, OPTIONS)) == (str(RATE), RATE.worded(OPTIONS))
+    assert (str(error), render_text(error, OPTIONS)) == (str(RATE), RATE.render(OPTIONS))
     with pytest.warns(UserWarning, match="larger learning_rate") as caught:
         warn(RATE)
-    assert worded(caught[0].message, OPTIONS) == "more epochs may help"
-    assert worded(ValueError("plain"), OPTIONS) == "plain"
-    assert worded(OSError(2, "gone"), OPTIONS) == str(OSError(2, "gone"))
+    assert render_text(caught[0].message, OPTIONS) == "more epochs may help"
+    assert render_text(ValueError("plain"), OPTIONS) == "plain"
+    assert render_text(OSError(2, "gone"), OPTIONS) == str(OSError(2, "gone"))
 
     @errors_point_to("images")
     def fail():
@@ -64,8 +64,8 @@ def test_exceptions_and_warnings_carry_messages():
 
     with pytest.raises(ValueError, match=r"may help \(see: biv docs images\)") as raised:
         fail()
-    assert worded(raised.value, in_python) == str(raised.value)
-    assert worded(raised.value, OPTIONS) == "more epochs may help (see: biv docs images)"
+    assert render_text(raised.value, in_python) == str(raised.value)
+    assert render_text(raised.value, OPTIONS) == "more epochs may help (see: biv docs images)"
 
 
 def table(folder, **columns):

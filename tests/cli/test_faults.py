@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from biv._utils import atomic_files
-from biv._utils.atomic_files import InUseError, WriteError, exclusive, open_atomically
+from biv._utils.atomic_files import InUseError, WriteError, lock_folder, open_atomically
 from biv.cli import _signals, main
 from biv.paper.claims import claims
 from biv.paper.presets import PRESETS
@@ -26,7 +26,7 @@ from biv.training.stack import Stack
 from biv.training.streamed import StreamedTraining
 from biv.workflows import ModelFolder
 from helpers.commands import COLUMNS, SMALL, WHOLE, data, run
-from helpers.faults import full, names
+from helpers.faults import disk_full_error, file_names
 from helpers.paper_runs import SMOKE, results_of
 from helpers.parquet_files import labelled, write
 
@@ -38,7 +38,7 @@ def no_room_for(monkeypatch, pattern, error=None):
 
     def before(operation, path):
         if operation == "write" and re.search(pattern, str(path)):
-            raise error or full()
+            raise error or disk_full_error()
 
     monkeypatch.setattr(atomic_files, "before_operation", before)
 
@@ -74,11 +74,11 @@ def test_where_only_the_report_does_not_fit_the_model_is_there(monkeypatch, caps
     advice = "`biv report new --out new/report.html` writes its report"
     assert f"new/report.html {FULL}; the model in new is complete, and {advice}" in said.err
     assert "On rows that a network has not seen" in said.out
-    assert set(names(Path("new"))) == WHOLE - {"report.html"}
+    assert set(file_names(Path("new"))) == WHOLE - {"report.html"}
     assert run(*TRAIN, "--out", "new") == 2
     assert "its report can be written by `biv report new --out" in capsys.readouterr().err
     assert run("report", "new", "--out", "new/report.html") == 0
-    assert set(names(Path("new"))) == WHOLE
+    assert set(file_names(Path("new"))) == WHOLE
 
 
 @pytest.mark.usefixtures("here")
@@ -90,7 +90,7 @@ def test_where_the_checkpoint_does_not_fit_training_continues(monkeypatch, capsy
         assert run(*TRAIN, "--out", "other") == 0
     said = capsys.readouterr().err
     assert said.count(FULL) == said.count("the training continues") == 1
-    assert set(names(Path("other"))) == WHOLE
+    assert set(file_names(Path("other"))) == WHOLE
     one, other = (load_file(Path(name, "model.safetensors")) for name in ("one", "other"))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
     with monkeypatch.context() as patch:
@@ -110,12 +110,12 @@ def test_where_a_new_model_does_not_fit_the_old_one_stays(monkeypatch, capsys, n
     assert f"biv: m/{name} {FULL}\n" in capsys.readouterr().err
     assert Path("m/model.safetensors").read_bytes() == before
     assert run("predict", "m", "data.csv") == 0
-    (left,) = set(names(Path("m"))) - WHOLE
+    (left,) = set(file_names(Path("m"))) - WHOLE
     assert left.startswith("unfinished-")
     if name == "about.json":
         assert run(*TRAIN, "--out", "m", "--force") == 0
         assert "going on with the training begun in m" in capsys.readouterr().err
-        assert set(names(Path("m"))) == WHOLE
+        assert set(file_names(Path("m"))) == WHOLE
         assert Path("m/model.safetensors").read_bytes() != before
 
 
@@ -124,19 +124,19 @@ def test_where_a_new_model_does_not_fit_the_old_one_stays(monkeypatch, capsys, n
 def test_where_predictions_do_not_fit_nothing_is_left(here, monkeypatch, capsys, suffix, operation):
     frame, rows = pd.read_csv("data.csv"), f"rows{suffix}"
     frame.to_parquet(rows) if suffix == ".parquet" else frame.to_csv(rows, index=False)
-    before = names(here)
+    before = file_names(here)
 
     def fail(name, _):
         if name == operation:
-            raise full()
+            raise disk_full_error()
 
     with monkeypatch.context() as patch:
         patch.setattr(atomic_files, "before_operation", fail)
         assert run("predict", "m", rows, "--out", f"p{suffix}") == 1
     assert f"biv: p{suffix} {FULL}\n" in capsys.readouterr().err
-    assert names(here) == before
+    assert file_names(here) == before
     assert run("predict", "m", rows, "--out", f"p{suffix}") == 0
-    assert names(here) == sorted([*before, f"p{suffix}"])
+    assert file_names(here) == sorted([*before, f"p{suffix}"])
 
 
 STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--stored")
@@ -154,7 +154,7 @@ def test_where_a_figure_or_table_does_not_fit_the_old_one_stays(
     assert run(*reproduce) == 1
     assert f"biv: {path} {FULL}\n" in capsys.readouterr().err
     assert path.read_text() == "old"
-    assert not [name for name in names(tmp_path) if name.startswith(".")]
+    assert not [name for name in file_names(tmp_path) if name.startswith(".")]
 
 
 @pytest.mark.parametrize("suffix", ["md", "csv"])
@@ -167,7 +167,7 @@ def test_where_claims_do_not_fit_the_old_ones_stay(tmp_path, monkeypatch, capsys
     assert run("claims", *STORED, "--out", tmp_path, "--no-report") == 1
     assert f"biv: {path} {FULL}\n" in capsys.readouterr().err
     assert path.read_text() == "old"
-    assert not [name for name in names(tmp_path) if name.startswith(".")]
+    assert not [name for name in file_names(tmp_path) if name.startswith(".")]
 
 
 def test_where_a_store_does_not_fit_it_is_named(tmp_path, monkeypatch):
@@ -193,7 +193,7 @@ def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
     said = capsys.readouterr()
     assert f"biv-inspect.png {FULL}; the text is complete" in said.err
     assert json.loads(said.out)["picture"] is None
-    assert names(Path()) == ["data.csv", "m"]
+    assert file_names(Path()) == ["data.csv", "m"]
 
 
 @pytest.mark.slow
@@ -217,10 +217,10 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monk
             Path(name).write_text("another's")
 
     monkeypatch.setattr(atomic_files, "before_operation", before)
-    there = {*names(Path()), name}
+    there = {*file_names(Path()), name}
     assert run(*command, "data.csv", *COLUMNS) == (1 if other is None else 0)
     assert Path(name).read_text() == "another's"
-    assert {*names(Path())} == there | ({other} if other else set())
+    assert {*file_names(Path())} == there | ({other} if other else set())
     said = capsys.readouterr()
     if other is None:
         assert "own.svg is there already: --force replaces it; the text is complete" in said.err
@@ -237,7 +237,7 @@ def test_two_at_once_the_second_is_told(capsys):
         file.write(b"x")
     assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
     assert "p.csv is there already" in capsys.readouterr().err
-    with exclusive(Path("m")):
+    with lock_folder(Path("m")):
         assert run("train", "none.csv", *COLUMNS, "--out", "m", "--force") == 2
         assert re.search(f"biv: m {who}", capsys.readouterr().err)  # before the table is read
         assert run("predict", "m", "data.csv") == 0
@@ -268,7 +268,7 @@ def test_a_streamed_training_holds_its_folder_until_the_model_is_in_it(
     def hold(method):
         def while_held(*given, **settings):
             held.append(out.is_dir())
-            with pytest.raises(InUseError), exclusive(out):
+            with pytest.raises(InUseError), lock_folder(out):
                 pass
             if len(held) == 1:
                 assert run("train", tmp_path / "t.parquet", *options) == 2
@@ -281,7 +281,7 @@ def test_a_streamed_training_holds_its_folder_until_the_model_is_in_it(
     monkeypatch.setattr(ModelFolder, "write", hold(ModelFolder.write))
     assert run("train", tmp_path / "t.parquet", *options) == 0
     assert held == [True, True]
-    with exclusive(out):
+    with lock_folder(out):
         assert (out / "about.json").is_file()
 
 
@@ -320,7 +320,7 @@ def test_a_signal_ends_a_command_once_it_has_cleaned_up(monkeypatch, capsys, nam
     assert run("predict", "m", "data.csv", "--out", "p.csv") == 128 + number
     assert capsys.readouterr().err == "\nbiv: interrupted; nothing was written\n"
     assert finished
-    assert names(Path()) == ["data.csv", "m"]
+    assert file_names(Path()) == ["data.csv", "m"]
     after = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     assert after == before
 
@@ -390,24 +390,24 @@ PREDICT = ("predict", "m", "data.csv", "--out", "p.csv")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_prediction_that_is_ended(here, name):
-    before = names(here)
+    before = file_names(here)
     with stopped("sync", 1, *PREDICT) as process:
         code, said = ended(process, getattr(signal, name))
     assert (code, said) == (128 + getattr(signal, name), "biv: interrupted; nothing was written")
-    assert names(here) == before
+    assert file_names(here) == before
 
 
 @pytest.mark.slow
 def test_a_prediction_that_is_killed_and_run_again(here, capsys):
-    before = names(here)
+    before = file_names(here)
     with stopped("sync", 1, *PREDICT) as process:
         assert run(*PREDICT) == 2
         who = f"p.csv is being written by another process (pid {process.pid})"
         assert who in capsys.readouterr().err
         assert ended(process, signal.SIGKILL) == (-signal.SIGKILL, "")
-    assert names(here) == sorted([*before, ".p.csv.biv.tmp"])
+    assert file_names(here) == sorted([*before, ".p.csv.biv.tmp"])
     assert run(*PREDICT) == 0
-    assert names(here) == sorted([*before, "p.csv"])
+    assert file_names(here) == sorted([*before, "p.csv"])
     assert len(pd.read_csv("p.csv")) == len(pd.read_csv("data.csv"))
 
 
@@ -432,7 +432,7 @@ def test_a_forced_training_that_is_killed_leaves_a_model(operation, at, kept, ca
     assert (ModelFolder.read("m").about == first) == (kept == "old")
     assert run("predict", "m", "data.csv") == 0
     assert run(*TRAIN, "--out", "m", "--force") == 0
-    assert set(names(Path("m"))) == WHOLE
+    assert set(file_names(Path("m"))) == WHOLE
     assert ModelFolder.read("m").about.settings["random_state"] == 1
 
 

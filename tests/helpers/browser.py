@@ -42,7 +42,7 @@ def browser():
             started.close()
 
 
-class Opened:
+class OpenPage:
     """A page in a browser, and all that it asked for or complained of."""
 
     def __init__(self, started, path, width=1280, scheme="light", **options):

@@ -173,7 +173,7 @@ CASES = [
 ]
 
 
-def that_obey(law):
+def cases_obeying(law):
     assert law in EVERY_LAW
     return [case for case in CASES if law in case.laws]
 

@@ -110,7 +110,7 @@ def run_biv(arguments, line, biv):
         Path(file).write_text(printed, encoding="utf-8")
 
 
-def in_this_process(arguments):
+def run_in_this_process(arguments):
     """Run a command where the package is loaded already."""
     from biv.cli import main
 
@@ -119,7 +119,7 @@ def in_this_process(arguments):
         return main(arguments), printed.getvalue()
 
 
-def as_installed(arguments):
+def run_installed_command(arguments):
     """Run the command that the package has installed in this environment."""
     script = Path(sys.executable).with_name("biv")
     done = subprocess.run([script, *arguments], stdout=subprocess.PIPE, text=True, timeout=600)

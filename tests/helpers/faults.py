@@ -24,9 +24,9 @@ def faults(monkeypatch, at=None, error=None, *, again=False):
     return seen
 
 
-def full():
+def disk_full_error():
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def names(folder):
+def file_names(folder):
     return sorted(path.name for path in folder.iterdir())

@@ -70,7 +70,7 @@ def results_of(runs):
     return found
 
 
-class Here:
+class InProcessWorkers:
     """Workers that train in this process, which has everything loaded."""
 
     count = 1

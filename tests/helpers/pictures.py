@@ -62,7 +62,7 @@ def write_zip(path, files):
     return path
 
 
-def left_behind(cache):
+def cache_entries(cache):
     return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
 
 

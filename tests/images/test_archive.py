@@ -14,10 +14,10 @@ import pytest
 from biv.images import decode
 from biv.images.archive import Archive
 from helpers.pictures import (
+    cache_entries,
     disc,
     encoded,
     faces,
-    left_behind,
     load,
     write_folder,
     write_tar,
@@ -121,7 +121,7 @@ def test_an_entry_outside_the_folder_refuses_the_archive(tmp_path, image_cache, 
     archive = write(tmp_path / "UTKFace.x", faces(2) | {name: encoded(disc(5))})
     with pytest.raises(ValueError, match=r"is refused: its entry .* lies outside its folder"):
         load(archive)
-    assert left_behind(image_cache) == []
+    assert cache_entries(image_cache) == []
     assert sorted(tmp_path.iterdir()) == [archive, image_cache.parent]
 
 
@@ -148,7 +148,7 @@ def test_an_entry_that_unpacks_to_too_much_refuses_the_archive(
     assert archive.stat().st_size < 50_000
     with pytest.raises(ValueError, match=r"refused: its entry '1_0_0_1.png' unpacks to more than"):
         load(archive)
-    assert left_behind(image_cache) == []
+    assert cache_entries(image_cache) == []
 
 
 def test_an_archive_that_lies_about_lengths_is_refused(tmp_path, monkeypatch):
@@ -184,7 +184,7 @@ def test_an_archive_that_is_cut_off_anywhere_is_refused(tmp_path, image_cache, w
     archive.write_bytes(content[: min(700, len(content) // 2)])
     with pytest.raises(ValueError, match="is refused"):
         load(archive)
-    assert left_behind(image_cache) == []
+    assert cache_entries(image_cache) == []
 
 
 @pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)

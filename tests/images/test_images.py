@@ -17,7 +17,7 @@ from biv._utils import atomic_files
 from biv.datasets import load_utkface
 from biv.datasets.download import cache_dir
 from biv.images import Pixels, decode
-from helpers.pictures import disc, encoded, faces, left_behind, load, png, write_folder, write_tar
+from helpers.pictures import cache_entries, disc, encoded, faces, load, png, write_folder, write_tar
 
 pytestmark = pytest.mark.usefixtures("image_cache")
 
@@ -210,7 +210,7 @@ def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, image_cache,
     folder.mkdir()
     with pytest.raises(ValueError, match="has no images"):
         load(write_folder(folder, files))
-    assert left_behind(image_cache) == []
+    assert cache_entries(image_cache) == []
 
 
 def test_warnings_of_others_are_as_they_were(tmp_path):
@@ -254,7 +254,7 @@ def test_other_files_are_another_cache(tmp_path, image_cache, change):
     before = load(folder)
     change(folder)
     after = load(folder)
-    assert len(left_behind(image_cache)) == 2
+    assert len(cache_entries(image_cache)) == 2
     assert before.names != after.names or not np.array_equal(before.x, after.x)
 
 
@@ -274,7 +274,7 @@ def test_another_size_is_another_cache(tmp_path, image_cache):
     folder = write_folder(tmp_path / "UTKFace", faces(2))
     assert load(folder, size=8).x.shape[2:] == (8, 8)
     assert load(folder, size=9).x.shape[2:] == (9, 9)
-    assert len(left_behind(image_cache)) == 2
+    assert len(cache_entries(image_cache)) == 2
 
 
 def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatch):
@@ -284,7 +284,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatc
     monkeypatch.setattr(decode, "_image", fail)
     with pytest.raises(MemoryError):
         load(write_folder(tmp_path / "UTKFace", faces(4)))
-    assert left_behind(image_cache) == []
+    assert cache_entries(image_cache) == []
 
 
 @pytest.mark.parametrize("where", ["posix_fallocate", "mkdir"])
@@ -303,7 +303,7 @@ def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
         OSError, match="could not be written: no space left on device: set BIV_CACHE_DIR"
     ):
         load(folder)
-    assert left_behind(image_cache) == []
+    assert cache_entries(image_cache) == []
 
 
 def test_room_is_taken_before_anything_is_written(tmp_path):
@@ -326,24 +326,24 @@ decode._image = lambda content, side: os._exit(9)
 load_utkface({str(folder)!r}, size=24)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
-    (begun,) = left_behind(image_cache)
+    (begun,) = cache_entries(image_cache)
     assert begun.startswith(".")
     (image_cache / ".my.notes").mkdir()
     with monkeypatch.context() as patch:  # a file system without locks: it may be in use
         patch.setattr(atomic_files, "_lock", lambda *_, **__: False)
         load(folder)
-        assert begun in left_behind(image_cache)
+        assert begun in cache_entries(image_cache)
         for name in (begun, ".my.notes"):
             os.utime(image_cache / name, (0, time.time() - decode.STALE - 1))
         load(folder, size=8)
-        assert begun not in left_behind(image_cache)
+        assert begun not in cache_entries(image_cache)
     (image_cache / begun).mkdir()
-    with atomic_files.exclusive(image_cache / begun):
+    with atomic_files.lock_folder(image_cache / begun):
         load(folder, size=9)
-        assert begun in left_behind(image_cache)
+        assert begun in cache_entries(image_cache)
     load(folder, size=10)
-    assert sorted(left_behind(image_cache))[0] == ".my.notes"
-    assert begun not in left_behind(image_cache)
+    assert sorted(cache_entries(image_cache))[0] == ".my.notes"
+    assert begun not in cache_entries(image_cache)
 
 
 def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
@@ -366,7 +366,7 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
     for thread in threads:
         thread.join()
     assert np.array_equal(found[0].x, found[1].x)
-    assert len(left_behind(image_cache)) == 1
+    assert len(cache_entries(image_cache)) == 1
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import biv
 from biv.epsilon import EpsilonPolicy, MinimumBatchSize
-from helpers.cases import CASES, batch, gradient, that_obey
+from helpers.cases import CASES, batch, cases_obeying, gradient
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -99,7 +99,7 @@ def test_order_does_not_matter(case):
     )
 
 
-@pytest.mark.parametrize("case", that_obey("one normaliser"), ids=by_name)
+@pytest.mark.parametrize("case", cases_obeying("one normaliser"), ids=by_name)
 def test_shape_does_not_matter(case):
     pred, target, variance = batch(3, 4, 5)
     flat = case(pred.flatten(), target.flatten(), variance.flatten())
@@ -198,7 +198,7 @@ def test_mixed_precision_is_promoted(case):
     assert gradient(case, pred.float(), target, variance).dtype == torch.float32
 
 
-@pytest.mark.parametrize("case", that_obey("fixed epsilon"), ids=by_name)
+@pytest.mark.parametrize("case", cases_obeying("fixed epsilon"), ids=by_name)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_pairs_add_up_and_divide(case, weighted):
     pred, target, variance = batch(20)
@@ -270,7 +270,7 @@ def test_per_output_pairs_and_weights_are_those_of_the_outputs(case):
         torch.testing.assert_close(sum(pairs).value(), expected, **TIGHT)
 
 
-@pytest.mark.parametrize("case", that_obey("equal variances are l2"), ids=by_name)
+@pytest.mark.parametrize("case", cases_obeying("equal variances are l2"), ids=by_name)
 @pytest.mark.parametrize("value", [0.0, 1e-12, 1.0, 1e12])
 def test_equal_variances_are_l2(case, value):
     pred, target, variance = batch(20)
@@ -279,7 +279,9 @@ def test_equal_variances_are_l2(case, value):
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in that_obey("scale of variance and epsilon") if c.kind != "l2"], ids=by_name
+    "case",
+    [c for c in cases_obeying("scale of variance and epsilon") if c.kind != "l2"],
+    ids=by_name,
 )
 @pytest.mark.parametrize("factor", [1e-30, 1e-12, 7.0, 1e12, 1e30])
 def test_variance_and_epsilon_scale_together(case, factor):
@@ -291,7 +293,7 @@ def test_variance_and_epsilon_scale_together(case, factor):
         torch.testing.assert_close(scaled, case(pred, target, variance))
 
 
-@pytest.mark.parametrize("case", that_obey("repetition is sample_weight"), ids=by_name)
+@pytest.mark.parametrize("case", cases_obeying("repetition is sample_weight"), ids=by_name)
 def test_an_integer_importance_is_a_repetition(case):
     pred, target, variance = batch(10)
     times = torch.tensor([0, 1, 2, 3, 1, 1, 4, 0, 2, 5])
@@ -304,7 +306,7 @@ def test_an_integer_importance_is_a_repetition(case):
     )
 
 
-@pytest.mark.parametrize("case", that_obey("minimiser is the weighted mean"), ids=by_name)
+@pytest.mark.parametrize("case", cases_obeying("minimiser is the weighted mean"), ids=by_name)
 def test_a_constant_predictor_is_best_at_the_weighted_mean(case):
     _, target, variance = batch(20)
     weights = {

@@ -8,7 +8,7 @@ from scipy import stats
 
 from biv import metrics
 from biv.noise import Gamma, corrupt
-from helpers.draws import N, agree, many_draws
+from helpers.draws import N, many_draws, mean_agrees
 
 
 def test_unweighted_is_unbiased(problem):
@@ -19,9 +19,9 @@ def test_unweighted_is_unbiased(problem):
         variance,
     )
     truth = np.mean((pred - y) ** 2)
-    assert agree(found[:, 0], truth)
+    assert mean_agrees(found[:, 0], truth)
     naive = many_draws(lambda noisy: np.mean((pred - noisy) ** 2), y, variance, 200)
-    assert not agree(naive, truth)
+    assert not mean_agrees(naive, truth)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
@@ -33,8 +33,8 @@ def test_weighted_is_unbiased_for_the_weighted_error(problem, epsilon):
         variance,
     )
     w = 1 / (variance + epsilon) ** 2
-    assert agree(found[:, 0], np.average((pred - y) ** 2, weights=w))
-    assert not agree(found[:, 0], np.mean((pred - y) ** 2))
+    assert mean_agrees(found[:, 0], np.average((pred - y) ** 2, weights=w))
+    assert not mean_agrees(found[:, 0], np.mean((pred - y) ** 2))
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_standard_errors_are_honest(weighted):
             metrics.noise_corrected_mse(pred, noisy, variance, weighted=weighted, **options)
         )
     values, errors = np.array(found).T
-    assert agree(values, 0.49)
+    assert mean_agrees(values, 0.49)
     assert errors.mean() == pytest.approx(values.std(), rel=0.1)
 
 
@@ -177,7 +177,7 @@ def test_chi_squared_counts_fitted_parameters():
         noisy = corrupt(x, variance, rng)
         fit = np.polyval(np.polyfit(x, noisy, 3), x)
         found.append(metrics.reduced_chi_squared(fit, noisy, variance, parameters=4).value)
-    assert agree(np.array(found), 1.0)
+    assert mean_agrees(np.array(found), 1.0)
     fitted, held_out = (
         metrics.reduced_chi_squared(fit, noisy, variance, parameters=p) for p in (4, 0)
     )

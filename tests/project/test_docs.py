@@ -16,7 +16,7 @@ import biv
 from biv.paper import sweep
 from biv.paper.store import Store
 from helpers import doc_blocks, doc_pages
-from helpers.paper_runs import Here
+from helpers.paper_runs import InProcessWorkers
 
 ROOT, DOCS = doc_pages.ROOT, doc_pages.DOCS
 DOCUMENTS = doc_pages.documents()
@@ -67,9 +67,9 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     folder = doc_pages.clone(tmp_path)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("BIV_CACHE_DIR", str(folder / "cache"))
-    monkeypatch.setattr(sweep, "workers_for", lambda *_: Here())
+    monkeypatch.setattr(sweep, "workers_for", lambda *_: InProcessWorkers())
     doc_blocks.run_blocks(
-        to_run(name), name, folder, doc_blocks.in_this_process, apart=name == "README.md"
+        to_run(name), name, folder, doc_blocks.run_in_this_process, apart=name == "README.md"
     )  # people copy single blocks of the README
     capsys.readouterr()
 
@@ -84,7 +84,7 @@ def test_a_wrong_block_is_seen(tmp_path):
     for wrong in ("biv docs nowhere", "make nothing", "pip install '.[nothing]'", "false"):
         block = doc_pages.Block("sh", wrong, 7)
         with pytest.raises(AssertionError, match="line 7"):
-            doc_blocks.run_commands(block, tmp_path, doc_blocks.in_this_process)
+            doc_blocks.run_commands(block, tmp_path, doc_blocks.run_in_this_process)
 
 
 def test_the_first_loop_learns():

@@ -13,7 +13,7 @@ import pytest
 from biv.cli import main
 from biv.paper.report import paper_page
 from biv.paper.store import Store
-from helpers.browser import Opened, browser
+from helpers.browser import OpenPage, browser
 
 pytest.importorskip("plotly", reason="no report without plotly")
 pytestmark = pytest.mark.slow
@@ -84,7 +84,7 @@ def charts_hold(opened):
 
 def test_the_paper_draws_everything_and_asks_for_nothing(started, paper):
     assert paper.stat().st_size < LARGEST
-    with Opened(started, paper) as opened:
+    with OpenPage(started, paper) as opened:
         charts_hold(opened)
         text = opened.page.locator("main").inner_text()
         for words in ("Table 1: ours beside the paper's", "Figure 15, VarNoise", "7 hold"):
@@ -94,7 +94,7 @@ def test_the_paper_draws_everything_and_asks_for_nothing(started, paper):
 
 
 def test_a_method_that_is_switched_off_disappears(started, paper):
-    with Opened(started, paper) as opened:
+    with OpenPage(started, paper) as opened:
         page = opened.page
         figure = page.locator("figure[data-chart=fig03]")
         figure.scroll_into_view_if_needed()
@@ -124,7 +124,7 @@ def ranges(page, key):
 
 
 def test_charts_zoom_by_mouse_and_keyboard_and_tell_values(started, paper):
-    with Opened(started, paper) as opened:
+    with OpenPage(started, paper) as opened:
         page = opened.page
         plot = page.locator("figure[data-chart=fig03] .plot")
         plot.scroll_into_view_if_needed()
@@ -156,7 +156,7 @@ def test_charts_zoom_by_mouse_and_keyboard_and_tell_values(started, paper):
 
 
 def test_tables_sort_copy_and_download(started, paper, tmp_path):
-    with Opened(started, paper, accept_downloads=True) as opened:
+    with OpenPage(started, paper, accept_downloads=True) as opened:
         page = opened.page
         section = page.locator("#table1 .table").first
         methods = section.locator("tbody tr td:nth-child(2)")
@@ -190,7 +190,7 @@ def test_tables_sort_copy_and_download(started, paper, tmp_path):
 )
 def test_no_width_scrolls_sideways_and_text_stands_out(started, paper, own, width, scheme):
     for path in (*pages(own), *([paper] if (width, scheme) == (360, "dark") else [])):
-        with Opened(started, path, width=width, scheme=scheme) as opened:
+        with OpenPage(started, path, width=width, scheme=scheme) as opened:
             charts_hold(opened)
             page = opened.page
             for summary in page.locator("details > summary").all():
@@ -209,7 +209,7 @@ def test_no_width_scrolls_sideways_and_text_stands_out(started, paper, own, widt
 
 
 def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
-    with Opened(started, pages(own)[0], scheme="dark") as opened:
+    with OpenPage(started, pages(own)[0], scheme="dark") as opened:
         page = opened.page
         assert page.locator(".plot[data-drawn]").count() < page.locator(".plot").count()
         page.emulate_media(media="print")
@@ -236,7 +236,7 @@ def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
 
 def test_what_is_printed_from_the_dark_is_black_on_white(started, own):
     """A browser tells of printing while the colours of its screen still hold."""
-    with Opened(started, pages(own)[0], scheme="dark") as opened:
+    with OpenPage(started, pages(own)[0], scheme="dark") as opened:
         page = opened.page
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
@@ -249,7 +249,7 @@ def test_what_is_printed_from_the_dark_is_black_on_white(started, own):
 
 def test_no_button_of_a_chart_leads_elsewhere(started, paper):
     """Plotly has one that sends the chart to a server; it, or a new one, must not appear."""
-    with Opened(started, paper) as opened:
+    with OpenPage(started, paper) as opened:
         page = opened.page
         page.locator(".plot .main-svg").first.wait_for()
         buttons = page.locator(".plot").first.locator(".modebar-btn")
@@ -260,14 +260,14 @@ def test_no_button_of_a_chart_leads_elsewhere(started, paper):
 
 
 def test_a_finger_scrolls_past_charts(started, own):
-    with Opened(started, pages(own)[0], width=360, has_touch=True, is_mobile=True) as opened:
+    with OpenPage(started, pages(own)[0], width=360, has_touch=True, is_mobile=True) as opened:
         opened.page.locator(".plot").first.scroll_into_view_if_needed()
         opened.page.locator(".plot .main-svg").first.wait_for()
         assert opened.page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
 
 
 def test_without_scripts_there_are_words(started, paper):
-    with Opened(started, paper, java_script_enabled=False) as opened:
+    with OpenPage(started, paper, java_script_enabled=False) as opened:
         page = opened.page
         assert "Lowest means" in page.locator("#fig03 .plot").inner_text()
         assert not page.locator("fieldset.names").first.is_visible()
@@ -275,7 +275,7 @@ def test_without_scripts_there_are_words(started, paper):
 
 
 def test_one_can_choose_light_or_dark(started, paper):
-    with Opened(started, paper) as opened:
+    with OpenPage(started, paper) as opened:
         page = opened.page
         button = page.locator("#theme")
         seen = []
@@ -294,7 +294,7 @@ def test_one_can_choose_light_or_dark(started, paper):
 def test_one_s_own_data(started, own):
     for path in pages(own):
         assert path.stat().st_size < LARGEST
-        with Opened(started, path) as opened:
+        with OpenPage(started, path) as opened:
             charts_hold(opened)
             page = opened.page
             text = page.locator("main").inner_text()
@@ -314,7 +314,7 @@ def test_hostile_names_are_shown_as_they_are(started, own):
     target = json.loads((own / "model" / "about.json").read_text(encoding="utf-8"))["target"][
         "name"
     ]
-    with Opened(started, own / "model" / "report.html") as opened:
+    with OpenPage(started, own / "model" / "report.html") as opened:
         charts_hold(opened)
         page = opened.page
         page.locator("#model details > summary").last.click()
@@ -328,7 +328,7 @@ def test_hostile_names_are_shown_as_they_are(started, own):
 
 
 def test_charts_have_words_and_can_be_reached(started, paper):
-    with Opened(started, paper) as opened:
+    with OpenPage(started, paper) as opened:
         page = opened.page
         for plot in page.locator(".plot").all():
             assert len(plot.get_attribute("aria-label")) > 20
@@ -349,7 +349,7 @@ def test_the_page_runs_no_script_but_its_own(started, paper, tmp_path):
     broken = tmp_path / "broken.html"
     inserted = "<script>document.title = 'ran'</script><img src='https://127.0.0.1:9/x.png'>"
     broken.write_text(text.replace("<main", f"{inserted}<main", 1), encoding="utf-8")
-    with Opened(started, broken) as opened:
+    with OpenPage(started, broken) as opened:
         assert opened.page.title() != "ran"
         refused = [url for url, why in opened.failed if why == "csp"]
         assert refused == [url for url in opened.requests if url.startswith("http")]

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from biv._utils import atomic_files
-from biv._utils.atomic_files import InUseError, WriteError, exclusive, write_atomically
+from biv._utils.atomic_files import InUseError, WriteError, lock_folder, write_atomically
 from biv.workflows.staging import NEW, READY, Staging
-from helpers.faults import Killed, faults, full, names
+from helpers.faults import Killed, disk_full_error, faults, file_names
 
 NAMES = ("model", "evidence", "comparison", "report", "about")
 OLD = {"model": "1", "comparison": "1", "report": "1", "about": "1"}
@@ -24,7 +24,7 @@ def staging(tmp_path, monkeypatch):
 
 
 def replace(staging, files):
-    with exclusive(staging.folder), staging.replacing() as new:
+    with lock_folder(staging.folder), staging.replacing() as new:
         for name, text in files.items():
             write_atomically(new / name, text.encode())
 
@@ -48,7 +48,7 @@ def test_replaced(staging, monkeypatch):
     replace(staging, LATER)
     assert len(seen) == len(operations())
     assert staging.read(lambda: content(staging)) == LATER
-    assert names(staging.folder) == sorted([*LATER, "unfinished"])
+    assert file_names(staging.folder) == sorted([*LATER, "unfinished"])
 
 
 @pytest.mark.parametrize("at", operations())
@@ -65,18 +65,18 @@ def test_killed_at_every_operation(staging, monkeypatch, at, then):
         assert staging.read(lambda: content(staging)) == expected
         assert sorted(staging.folder.rglob("*")) == before  # a reader writes nothing
     else:
-        with exclusive(staging.folder):
+        with lock_folder(staging.folder):
             staging.finish()
             assert content(staging) == expected
         replace(staging, {"model": "3", "about": "3"})
         assert content(staging) == {"model": "3", "about": "3"}
-        assert names(staging.folder) == ["about", "model", "unfinished"]
+        assert file_names(staging.folder) == ["about", "model", "unfinished"]
 
 
 @pytest.mark.parametrize("at", operations())
 def test_a_full_disk_at_every_operation(staging, monkeypatch, at):
     with monkeypatch.context() as patch:
-        seen = faults(patch, at, full())
+        seen = faults(patch, at, disk_full_error())
         try:
             replace(staging, LATER)
         except WriteError as error:
@@ -86,12 +86,12 @@ def test_a_full_disk_at_every_operation(staging, monkeypatch, at):
     assert (seen[at][0] == "sync folder") == (caught is None)
     if caught is None:
         assert content(staging) == LATER
-        assert names(staging.folder) == sorted([*LATER, "unfinished"])
+        assert file_names(staging.folder) == sorted([*LATER, "unfinished"])
         return
     assert "could not be written: no space left" in str(caught)
     committed = ("rename", READY) in seen[:at]
     if not committed:
-        assert names(staging.folder) == sorted([*OLD, "unfinished"])
+        assert file_names(staging.folder) == sorted([*OLD, "unfinished"])
         assert NEW not in caught.filename.removesuffix(f"/{NEW}")
     assert staging.read(lambda: content(staging)) == (LATER if committed else OLD)
 
@@ -117,7 +117,7 @@ def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(staging, tmp_path,
             (mine / "precious").touch()
     before = sorted(mine.rglob("*"))
     assert staging.read(lambda: content(staging)) == OLD
-    with exclusive(staging.folder):
+    with lock_folder(staging.folder):
         staging.finish()
         assert staging.leftover_folders() == []
         if name == NEW:

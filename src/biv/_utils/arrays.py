@@ -156,7 +156,7 @@ def errors_name_argument(name: str) -> Iterator[None]:
 def check_tensor(name: str, value: object) -> None:
     """Raise TypeError for tensors that NumPy cannot read."""
     if isinstance(value, Tensor):
-        validation.dense(name, value)
+        validation.dense_tensor(name, value)
         if value.requires_grad:
             raise TypeError(f"{name} must not require grad; got it does: use {name}.detach()")
         if value.is_floating_point() and value.dtype not in NUMPY_DTYPES:
@@ -169,7 +169,7 @@ def variances(name: str, value: object) -> Tensor:
     """Variances as a tensor, none of them negative or NaN, and no zero of a negative reciprocal."""
     tensor = to_tensor(name, value) + 0.0
     if validation.values_are_readable():
-        validation.all_elements(name, tensor, tensor >= 0, "non-negative and not NaN")
+        validation.check_elements(name, tensor, tensor >= 0, "non-negative and not NaN")
     return tensor
 
 

@@ -243,7 +243,7 @@ def _holder(descriptor: int) -> str:
 
 
 @contextmanager
-def exclusive(folder: Path, *, wait: bool = False) -> Iterator[bool]:
+def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
     """Hold a folder, which is made if it does not exist, against other processes that call this.
 
     Yields whether it could be locked; False where the system has no locks for folders.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-def launched() -> bool:
+def launched_by_torchrun() -> bool:
     """Whether this process is one of ``torchrun``'s.
 
     The variable is the one that :func:`torch.distributed.is_torchelastic_launched` looks at.

@@ -120,10 +120,10 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
             f"{name} must be {allowed} or a floating-point tensor of shape (); "
             f"got {describe(value)}"
         )
-    constant(name, value)
+    check_no_grad(name, value)
 
 
-def one_of(name: str, value: object, allowed: Collection[object], more: str = "") -> None:
+def check_one_of(name: str, value: object, allowed: Collection[object], more: str = "") -> None:
     """One of some words or truth values, NumPy's too.
 
     Args:
@@ -163,10 +163,10 @@ def floating_tensor(name: str, value: object) -> Tensor:
         raise TypeError(
             f"{name} must have a floating-point dtype such as torch.float32; got {value.dtype}{fix}"
         )
-    return dense(name, value)
+    return dense_tensor(name, value)
 
 
-def dense(name: str, value: Tensor) -> Tensor:
+def dense_tensor(name: str, value: Tensor) -> Tensor:
     """A tensor whose elements are all there, in one block."""
     if value.layout != torch.strided or value.is_nested:
         layout = "nested" if value.is_nested else value.layout
@@ -182,10 +182,10 @@ def bool_tensor(name: str, value: object) -> Tensor:
             f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
             f"got {describe(value)}{argument_hint(name)}"
         )
-    return dense(name, value)
+    return dense_tensor(name, value)
 
 
-def constant(name: str, value: Tensor) -> None:
+def check_no_grad(name: str, value: Tensor) -> None:
     """A tensor that no gradient flows to: weights are constants of a loss."""
     if value.requires_grad:
         raise ValueError(
@@ -194,7 +194,7 @@ def constant(name: str, value: Tensor) -> None:
         )
 
 
-def same_device(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+def check_same_device(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     """Two tensors on one device."""
     if value.device != like.device:
         raise ValueError(
@@ -202,7 +202,7 @@ def same_device(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
         )
 
 
-def same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+def check_same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
     """Two tensors of equal shape; nothing is broadcast."""
     if value.shape != like.shape:
         raise ValueError(
@@ -245,7 +245,7 @@ def _broadcasts(value: Tensor, like: Tensor) -> bool:
     return True
 
 
-def all_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
+def check_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
     """Every element is `good`; the error shows the first bad ones."""
     if bool(good.all()):
         return

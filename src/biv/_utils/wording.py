@@ -1,8 +1,8 @@
-"""Messages that name settings, which each front end words in its own way.
+"""Messages that name settings, in the form of each front end.
 
-The library raises a :class:`Message` inside an ordinary exception or warning. It is worded
-for Python (``y_std``, ``keep=['id']``); the command words the same object by its options
-(``--target-std``, ``--keep id``).
+The library raises a :class:`Message` inside an ordinary exception or warning. Its text names
+settings as arguments in Python (``y_std``, ``keep=['id']``). The command renders the same object
+with its own options (``--target-std``, ``--keep id``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from biv._utils.messages import shell_quoted, shortened
 class Setting:
     """A setting that a message names.
 
-    Attributes:
-        name: Its name in Python.
-        value: The value to give it, or a list of them; None where only the name is meant.
+    Attributes
+    ----------
+    name : str
+        Name of the argument in Python.
+    value : object, default=None
+        Value to give it, or a list of values; None if only the name is meant.
     """
 
     name: str
@@ -28,22 +31,23 @@ class Setting:
 
     @property
     def values(self) -> list[object]:
-        """The values, of which there may be one or none."""
+        """The values as a list, which is empty if only the name is meant."""
         if self.value is None or self.value is True:
             return []
         return list(self.value) if isinstance(self.value, (list, tuple)) else [self.value]
 
 
 Wording = Callable[[Setting], "str | None"]
-"""How a front end words a setting; None if it has no such setting."""
+"""Returns the name of a setting in a front end; None if the front end does not have it."""
 
 
 def in_python(setting: Setting) -> str:
-    """Word a setting as an argument of a function.
+    """Return a setting as an argument of a function.
 
-    Example:
-        >>> in_python(Setting("y_std")), in_python(Setting("keep", ["a b"]))
-        ('y_std', "keep=['a b']")
+    Examples
+    --------
+    >>> in_python(Setting("y_std")), in_python(Setting("keep", ["a b"]))
+    ('y_std', "keep=['a b']")
     """
     value = setting.value
     if value is None:
@@ -55,21 +59,24 @@ def in_python(setting: Setting) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """Words a setting as an option of the command.
+    """Wording of settings as options of the command.
 
-    Attributes:
-        names: Options whose names are not those of their settings; None for a setting that the
-            command does not have.
+    Attributes
+    ----------
+    names : mapping of str to str or None
+        Options whose names differ from those of their settings; None for a setting that the command
+        does not have.
 
-    Example:
-        >>> OPTIONS(Setting("y_std")), OPTIONS(Setting("keep", ["a b", "c"]))
-        ('--target-std', "--keep 'a b' c")
+    Examples
+    --------
+    >>> OPTIONS(Setting("y_std")), OPTIONS(Setting("keep", ["a b", "c"]))
+    ('--target-std', "--keep 'a b' c")
     """
 
     names: Mapping[str, str | None]
 
     def __call__(self, setting: Setting) -> str | None:
-        """Return the option with its values, as a shell takes them."""
+        """Return the option with its values, quoted for a shell."""
         option = self.names.get(setting.name, f"--{setting.name.replace('_', '-')}")
         if option is None:
             return None
@@ -84,7 +91,7 @@ OPTIONS = Options(
         "learning_rate": None,
     }
 )
-# What `biv inspect` and reports advise is an option of `biv train`.
+# `biv inspect` and reports advise an option of `biv train`.
 ADVICE_OPTIONS = Options({**OPTIONS.names, "calibrate_variance": "biv train --calibrate-variance"})
 STREAM_OPTIONS = Options(
     {
@@ -96,20 +103,23 @@ STREAM_OPTIONS = Options(
 
 
 class Message(str):
-    """A text that names settings: a template as of `str.format`, and its values.
+    """Text that names settings.
 
-    It is the text as Python's users read it; :meth:`worded` words its settings for another front
-    end. A value may be a message too: a clause, which is left out by a front end without its
-    setting.
+    As a string, it is the text for Python. :meth:`render` returns the text for another front end.
 
-    Args:
-        template: The template.
-        values: Values by their names in the template.
+    Parameters
+    ----------
+    template : str
+        Template of :meth:`str.format`.
+    **values : object
+        Values by their names in the template. A value that is a message too is a clause: a front
+        end that lacks one of its settings leaves the clause out.
 
-    Example:
-        >>> message = Message("{bars} seems to hold variances", bars=Setting("y_std"))
-        >>> message, message.worded(OPTIONS)
-        ('y_std seems to hold variances', '--target-std seems to hold variances')
+    Examples
+    --------
+    >>> message = Message("{bars} seems to hold variances", bars=Setting("y_std"))
+    >>> message, message.render(OPTIONS)
+    ('y_std seems to hold variances', '--target-std seems to hold variances')
     """
 
     __slots__ = ("_template", "_values")
@@ -118,21 +128,21 @@ class Message(str):
     _values: Mapping[str, object]
 
     def __new__(cls, template: str, /, **values: object) -> Message:
-        """Word it for Python."""
+        """Create the message with its text for Python."""
         message = super().__new__(cls, _formatted(template, values, in_python) or "")
         message._template, message._values = template, values
         return message
 
-    def worded(self, wording: Wording) -> str:
-        """Return the text as a front end words it."""
+    def render(self, wording: Wording) -> str:
+        """Return the text for a front end."""
         return _formatted(self._template, self._values, wording) or ""
 
     def __add__(self, end: str) -> Message:
-        """Append a text."""
+        """Return the message with a text appended."""
         return Message("{message}{end}", message=self, end=end)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep template and values, for exceptions that come from other processes."""
+        """Keep template and values when an exception is sent between processes."""
         return _restored, (self._template, dict(self._values))
 
 
@@ -142,25 +152,26 @@ def _restored(template: str, values: Mapping[str, object]) -> Message:
 
 def _formatted(template: str, values: Mapping[str, object], wording: Wording) -> str | None:
     """Return the text; None if it names a setting that the front end does not have."""
-    words: dict[str, object] = {}
+    texts: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, Setting):
-            word = wording(value)
-            if word is None:
+            text = wording(value)
+            if text is None:
                 return None
-            words[name] = word
+            texts[name] = text
         else:
-            words[name] = worded(value, wording) if isinstance(value, Message) else value
-    return template.format(**words)
+            texts[name] = value.render(wording) if isinstance(value, Message) else value
+    return template.format(**texts)
 
 
-def worded(problem: object, wording: Wording) -> str:
-    """Return the text of an exception, a warning or a message as a front end words it.
+def render_text(problem: object, wording: Wording) -> str:
+    """Return the text of an exception, a warning or a message for a front end.
 
-    Example:
-        >>> worded(ValueError(Message("choose {name}", name=Setting("name"))), OPTIONS)
-        'choose --name'
+    Examples
+    --------
+    >>> render_text(ValueError(Message("choose {name}", name=Setting("name"))), OPTIONS)
+    'choose --name'
     """
     if isinstance(problem, BaseException) and len(problem.args) == 1:
         problem = problem.args[0]
-    return problem.worded(wording) if isinstance(problem, Message) else str(problem)
+    return problem.render(wording) if isinstance(problem, Message) else str(problem)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from biv._utils import pages
 from biv._utils.atomic_files import NO_SPACE, WriteError
 from biv._utils.command_line import Parser
-from biv._utils.wording import OPTIONS, worded
+from biv._utils.wording import OPTIONS, render_text
 from biv.cli import _signals
 
 
@@ -127,7 +127,7 @@ def _failed(error: Exception, options: argparse.Namespace) -> int:
         _discard_output()  # or the end of the process tries once more
     from biv.training.early_stopping import DivergedError
 
-    said = worded(error, OPTIONS)
+    said = render_text(error, OPTIONS)
     helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
     about = "command" if isinstance(error, FileNotFoundError) else options.helps
     print(f"biv: {said}{pages.page_hint(about) if helps else ''}", file=sys.stderr)

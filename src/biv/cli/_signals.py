@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from biv._utils.torchrun import launched
+from biv._utils.torchrun import launched_by_torchrun
 
 CLEANUP_SECONDS = 5.0
 
@@ -40,7 +40,7 @@ def raise_on_signal() -> Iterator[None]:
     """
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or multiprocessing.parent_process() is not None or launched():
+    if not is_main or multiprocessing.parent_process() is not None or launched_by_torchrun():
         yield
         return
     raised_at = -math.inf

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from biv._utils.atomic_files import WriteError
 from biv._utils.messages import shortened
-from biv._utils.wording import OPTIONS, worded
+from biv._utils.wording import OPTIONS, render_text
 
 if TYPE_CHECKING:
     from biv.tables import LabelledTable, Target
@@ -259,7 +259,7 @@ def described(table: LabelledTable) -> str:
 
 def note(message: str) -> None:
     """Print something to know, beside the results."""
-    print(f"biv: note: {worded(message, OPTIONS)}", file=sys.stderr, flush=True)
+    print(f"biv: note: {render_text(message, OPTIONS)}", file=sys.stderr, flush=True)
 
 
 def note_no_error_bars(target: Target, learned_from: Iterable[str]) -> None:
@@ -284,7 +284,7 @@ def noted_warnings() -> Iterator[None]:
     """Warnings as notes, without the line of code that they come from."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = lambda warning, *_, **__: note(worded(warning, OPTIONS))
+        warnings.showwarning = lambda warning, *_, **__: note(render_text(warning, OPTIONS))
         yield
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from biv._utils.command_line import describe_command
 from biv._utils.pages import argument_hint
-from biv._utils.torchrun import launched
+from biv._utils.torchrun import launched_by_torchrun
 from biv.cli import _table_options
 from biv.losses import registry
 
@@ -131,7 +131,7 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Read, fit, write."""
-    if options.stream or launched():
+    if options.stream or launched_by_torchrun():
         return _call_streamed(options)
     for name in STREAMED:
         if getattr(options, name) is not None:

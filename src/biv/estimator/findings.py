@@ -15,7 +15,7 @@ import numpy.typing as npt
 from biv import metrics
 from biv._utils.pages import page_hint
 from biv._utils.rank_correlation import ranks
-from biv._utils.wording import ADVICE_OPTIONS, Message, Setting, Wording, worded
+from biv._utils.wording import ADVICE_OPTIONS, Message, Setting, Wording, render_text
 from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
@@ -123,7 +123,7 @@ class Finding(NamedTuple):
 
     def record(self, wording: Wording = ADVICE_OPTIONS) -> FindingRecord:
         """Return the finding as files and reports keep it, worded for the command."""
-        return FindingRecord(kind=self.kind, text=worded(self.text, wording))
+        return FindingRecord(kind=self.kind, text=render_text(self.text, wording))
 
 
 def judge(

@@ -31,12 +31,12 @@ def _optional(check: Check) -> Check:
 
 
 def _loss(name: str, value: object) -> None:
-    validation.one_of(name, value, registry.names())
+    validation.check_one_of(name, value, registry.names())
 
 
 def _model(name: str, value: object) -> None:
     if not callable(value) or isinstance(value, nn.Module):
-        validation.one_of(name, value, MODELS, ", or a function that makes an nn.Module")
+        validation.check_one_of(name, value, MODELS, ", or a function that makes an nn.Module")
 
 
 def _epsilon(name: str, value: object) -> None:
@@ -77,8 +77,8 @@ CONSTRAINTS: Mapping[str, Check] = {
     "batch_size": _optional(partial(validation.integer, at_least=1)),
     "learning_rate": _optional(partial(validation.real_number, allowed=POSITIVE)),
     "weight_decay": partial(validation.real_number, allowed=NON_NEGATIVE),
-    "unknown_variance": partial(validation.one_of, allowed=UNKNOWN),
-    "calibrate_variance": partial(validation.one_of, allowed=(False, True)),
+    "unknown_variance": partial(validation.check_one_of, allowed=UNKNOWN),
+    "calibrate_variance": partial(validation.check_one_of, allowed=(False, True)),
     "checkpoint": _optional(_path),
     "n_jobs": _optional(_jobs),
     "verbose": _truth,

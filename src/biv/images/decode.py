@@ -38,7 +38,7 @@ from tqdm import tqdm
 from biv._utils import validation
 from biv._utils.atomic_files import (
     WriteError,
-    exclusive,
+    lock_folder,
     make_folder,
     remove_leftover,
     write_atomically,
@@ -160,7 +160,7 @@ def _make(
     try:
         make_folder(home.parent)
         _clear_stale(home.parent)
-        with exclusive(beside, wait=True):
+        with lock_folder(beside, wait=True):
             _make_beside(home, beside, files, side, reason_against, progress=progress)
     except WriteError as error:
         hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with room"

@@ -48,15 +48,15 @@ def poll(
         array([0.00255, 0.01125])
     """
     p, n = to_tensor("share", share), to_tensor("count", count).double()
-    validation.all_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
-    validation.all_elements("count", n, (n > 0) & n.isfinite(), "positive and finite")
+    validation.check_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
+    validation.check_elements("count", n, (n > 0) & n.isfinite(), "positive and finite")
     effect = validation.real_number("design_effect", design_effect, validation.Range(1.0))
     effective = n / effect
     towards_half = (effective * p.double() + 1) / (effective + 2)
     variance = towards_half * (1 - towards_half) / effective
     if population is not None:
         validation.real_number("population", population, validation.POSITIVE)
-        validation.all_elements(
+        validation.check_elements(
             "count", n, n <= population, f"at most the population, {population:g}"
         )
         variance = variance * (1 - n / population)
@@ -173,7 +173,7 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
         array([1.])
     """
     a, b = _events("events", events), _events("others", others)
-    validation.all_elements("others", b, b > 0, "positive")
+    validation.check_elements("others", b, b > 0, "positive")
     up, down = a.double() + 2, b.double()
     variance = (up / down) ** 2 * (1 / up + 1 / down + 1 / down**2)
     return pair(events, a / b, variance, {"events": a, "others": b}, b)
@@ -182,12 +182,12 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
 def _events(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
     good = (tensor >= 0) & tensor.isfinite()
-    validation.all_elements(name, tensor, good, "non-negative and finite")
+    validation.check_elements(name, tensor, good, "non-negative and finite")
     return tensor
 
 
 def _positive(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
     good = (tensor > 0) & tensor.isfinite()
-    validation.all_elements(name, tensor, good, "positive and finite")
+    validation.check_elements(name, tensor, good, "positive and finite")
     return tensor

@@ -80,7 +80,7 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
         raise ValueError(
             f"low and high must be of one shape; got {tuple(below.shape)} and {tuple(above.shape)}"
         )
-    validation.all_elements("high", above, ~(above < below), "at least as large as low")
+    validation.check_elements("high", above, ~(above < below), "at least as large as low")
     half = (above.double() - below.double()) / 2
     sources = {"low": below, "high": above}
     return pair(low, (below + above) / 2, (half / _quantile(level)) ** 2, sources, half)

@@ -78,7 +78,7 @@ def pair(
         positive: Above 0 where the variance must be: one of 0 stands for a label to trust.
     """
     if variance.ndim:
-        validation.same_shape("the error bars", variance, "the labels", y)
+        validation.check_same_shape("the error bars", variance, "the labels", y)
     variance = variance.expand(y.shape)
     if isinstance(given, Tensor):
         variance = variance.to(y.dtype)
@@ -118,4 +118,4 @@ def count_along(name: str, values: Tensor, axis: int, least: int) -> int:
 
 
 def require_non_negative(name: str, values: Tensor) -> None:
-    validation.all_elements(name, values, values >= 0, "non-negative and not NaN")
+    validation.check_elements(name, values, values >= 0, "non-negative and not NaN")

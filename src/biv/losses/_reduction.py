@@ -114,13 +114,13 @@ class Labels(NamedTuple):
             used = used & _beside_target("mask", validation.bool_tensor("mask", mask), target)
         if look:
             good = target.isfinite() | ~used
-            validation.all_elements("target", target, good, "finite, or NaN where it is missing")
+            validation.check_elements("target", target, good, "finite, or NaN where it is missing")
         if sample_weight is not None:
             importance = _weight_argument("sample_weight", sample_weight, target)
             if look:
                 good = (sample_weight >= 0) & sample_weight.isfinite()
                 good = good | ~_spoken_for(sample_weight, used)
-                validation.all_elements("sample_weight", sample_weight, good, "finite and >= 0")
+                validation.check_elements("sample_weight", sample_weight, good, "finite and >= 0")
             dtype = torch.promote_types(dtype, importance.dtype)
             used = used & (importance > 0)
             sample_weight = torch.where(used, importance.to(dtype), 0.0)
@@ -130,7 +130,7 @@ class Labels(NamedTuple):
             own = _weight_argument("variance", variance, target)
             if look:
                 good = (variance >= 0) | ~_spoken_for(variance, used)
-                validation.all_elements("variance", variance, good, "non-negative and not NaN")
+                validation.check_elements("variance", variance, good, "non-negative and not NaN")
             dtype = torch.promote_types(dtype, own.dtype)
             if sample_weight is not None:
                 sample_weight = torch.where(own.isfinite(), sample_weight, 0.0)
@@ -143,12 +143,12 @@ class Labels(NamedTuple):
 
 def _weight_argument(name: str, value: object, target: Tensor) -> Tensor:
     tensor = validation.floating_tensor(name, value)
-    validation.constant(name, tensor)
+    validation.check_no_grad(name, tensor)
     return _beside_target(name, tensor, target)
 
 
 def _beside_target(name: str, value: Tensor, target: Tensor) -> Tensor:
-    validation.same_device(name, value, "target", target)
+    validation.check_same_device(name, value, "target", target)
     return validation.expanded(name, value, "target", target)
 
 
@@ -364,5 +364,5 @@ def require_pred(pred: object, target: Tensor) -> None:
     """A floating-point prediction of exactly the target's shape, on its device."""
     tensor = validation.floating_tensor("pred", pred)
     validation.floating_tensor("target", target)
-    validation.same_device("pred", tensor, "target", target)
-    validation.same_shape("pred", tensor, "target", target)
+    validation.check_same_device("pred", tensor, "target", target)
+    validation.check_same_shape("pred", tensor, "target", target)

@@ -58,7 +58,7 @@ def inverse_variance_weights(variance: Array, epsilon: float | Array = 0.0) -> A
     if validation.values_are_readable():
         overflow = (shifted > 0) & w.isinf()
         expected = f"0, or large enough for 1/(variance + epsilon) to be finite in {w.dtype}"
-        validation.all_elements("variance", tensor, ~overflow, expected)
+        validation.check_elements("variance", tensor, ~overflow, expected)
     weights: Array = arrays.to_kind_of(variance, w)
     return weights
 
@@ -143,7 +143,7 @@ def effective_batch_size(weights: Array, dim: int | Sequence[int] | None = None)
     """
     tensor = arrays.to_tensor("weights", weights)
     if validation.values_are_readable():
-        validation.all_elements("weights", tensor, tensor >= 0, "non-negative numbers")
+        validation.check_elements("weights", tensor, tensor >= 0, "non-negative numbers")
     size: Array = arrays.to_kind_of(weights, kish(tensor, reduced_dims(dim, tensor.ndim)))
     return size
 
@@ -212,7 +212,7 @@ def _broadcastable_epsilon(epsilon: Any, variance: Tensor) -> float | Tensor:
     tensor = arrays.to_tensor("epsilon", epsilon)
     if validation.values_are_readable():
         is_valid = (tensor >= 0) & ~tensor.isinf()
-        validation.all_elements("epsilon", tensor, is_valid, "finite and >= 0")
+        validation.check_elements("epsilon", tensor, is_valid, "finite and >= 0")
     try:
         tensor.expand(variance.shape)
     except RuntimeError:

@@ -32,20 +32,20 @@ def elements(
     y = columns["target"]
     v = columns["variance"] = validation.expanded("variance", columns["variance"], "target", y)
     if pred:
-        validation.same_shape("pred", columns["pred"], "target", y)
+        validation.check_same_shape("pred", columns["pred"], "target", y)
     known = ~y.isnan()
     if sample_weight is not None:
         s = validation.expanded("sample_weight", columns["sample_weight"], "target", y)
-        validation.all_elements("sample_weight", s, s >= 0, "non-negative and not NaN")
+        validation.check_elements("sample_weight", s, s >= 0, "non-negative and not NaN")
         columns["sample_weight"], known = s, known & (s > 0)
-    validation.all_elements("variance", v, (v >= 0) | ~known, "non-negative and not NaN")
+    validation.check_elements("variance", v, (v >= 0) | ~known, "non-negative and not NaN")
     used = known & v.isfinite()
     for name, column in columns.items():
-        validation.all_elements(name, column, column.isfinite() | ~used, "finite")
+        validation.check_elements(name, column, column.isfinite() | ~used, "finite")
         limit = largest_variance if name == "variance" else arrays.LARGEST
         if name != "sample_weight":
             wanted = f"at most {limit:g} in size, for its powers to be finite"
-            validation.all_elements(name, column, (column.abs() <= limit) | ~used, wanted)
+            validation.check_elements(name, column, (column.abs() <= limit) | ~used, wanted)
     if not bool(used.any()):
         raise ValueError(
             "target must hold at least one element that is not NaN and has finite variance; "
@@ -77,7 +77,7 @@ def of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[A
         )
     for name, given in tensors.items():
         if name in ("pred", "other"):
-            validation.same_shape(name, given, "target", target)
+            validation.check_same_shape(name, given, "target", target)
         else:
             tensors[name] = validation.expanded(name, given, "target", target)
     found = []

@@ -72,7 +72,7 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
     v = arrays.variances("variance", variance).detach().double().flatten()
     least = float(validation.real_number("estimate", estimate, validation.NON_NEGATIVE))
     limit = arrays.LARGEST**2
-    validation.all_elements(
+    validation.check_elements(
         "variance", v, (v <= limit) | v.isinf(), f"at most {limit:g}, or infinite"
     )
     return raised_to_sample_size(least, v[v.isfinite()])

@@ -253,7 +253,7 @@ def reduced_chi_squared(
         )
     ratio = (f - y).square() / (v + offset)
     wanted = "large enough for (pred - target)²/(variance + epsilon) to have a finite square"
-    validation.all_elements("variance", v, ratio <= arrays.LARGEST**2, wanted)
+    validation.check_elements("variance", v, ratio <= arrays.LARGEST**2, wanted)
     mean = weighted_mean(ratio, torch.ones_like(ratio))
     correction = len(v) / (len(v) - parameters)
     return Score(mean.value * correction, mean.stderr * correction)

@@ -98,14 +98,14 @@ def as_features(value: Any) -> Tensor:
             "x must have shape (rows, features), or of images (rows, channels, height, width); "
             f"got {tuple(x.shape)}"
         )
-    validation.all_elements("x", x, x.isfinite(), "finite")
+    validation.check_elements("x", x, x.isfinite(), "finite")
     return x
 
 
 def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     """A tensor as it is, if it can be computed with; anything else as a copy in `dtype`."""
     if isinstance(value, Tensor):
-        validation.constant(name, validation.floating_tensor(name, value))
+        validation.check_no_grad(name, validation.floating_tensor(name, value))
         if value.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{name} must be float32 or float64; got {value.dtype}")
         return value
@@ -189,7 +189,7 @@ class Member:
         if not isinstance(rows, Tensor) or rows.dtype != torch.int64 or rows.ndim != 1:
             raise TypeError(f"rows must be a column of int64; got {validation.describe(rows)}")
         last = len(self.train) - 1
-        validation.all_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
+        validation.check_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
 
     def _check_test(self, test: Triplets) -> None:
         if test.x.dtype != self.train.x.dtype or test.x.shape[1:] != self.train.x.shape[1:]:
@@ -207,7 +207,7 @@ class Member:
                 f"the test rows must be one at least, of {self.train.y.shape[1]} labels each; "
                 f"got y of shape {tuple(test.y.shape)}"
             )
-        validation.all_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
+        validation.check_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
 
     def _label(self) -> str:
         return f"member {self.name!r}: " if self.name else ""

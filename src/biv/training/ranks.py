@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from biv._utils.torchrun import launched
+from biv._utils.torchrun import launched_by_torchrun
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -48,7 +48,7 @@ class Ranks:
 
         Tensors on a CPU are exchanged by gloo, those on a GPU by nccl. (The latter is untested.)
         """
-        if not launched():
+        if not launched_by_torchrun():
             yield cls()
             return
         store, rank, size = next(rendezvous("env://"))

@@ -56,7 +56,7 @@ class Schedule:
         for name in ("epoch_rows", "test_every"):
             if getattr(self, name) is not None:
                 validation.integer(name, getattr(self, name), at_least=1)
-        validation.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        validation.check_one_of("optimizer", self.optimizer, OPTIMIZERS)
         validation.real_number("weight_decay", self.weight_decay, validation.NON_NEGATIVE)
         validation.real_number("momentum", self.momentum, validation.Range(0.0, limit=1.0))
         if self.averaging is not None:

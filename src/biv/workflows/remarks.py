@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from biv._utils.messages import shortened
 from biv._utils.rank_correlation import ranks
-from biv._utils.wording import ADVICE_OPTIONS, Message, Setting, Wording, worded
+from biv._utils.wording import ADVICE_OPTIONS, Message, Setting, Wording, render_text
 from biv.estimator import findings
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables import LabelledTable
@@ -41,7 +41,7 @@ class Remark(NamedTuple):
 
     def record(self, wording: Wording = ADVICE_OPTIONS) -> RemarkRecord:
         """Return the remark as files and reports keep it, worded for the command."""
-        return RemarkRecord(kind=self.kind, text=worded(self.text, wording), rows=self.rows)
+        return RemarkRecord(kind=self.kind, text=render_text(self.text, wording), rows=self.rows)
 
 
 def sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:

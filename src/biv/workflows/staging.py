@@ -40,7 +40,7 @@ class Staging:
     def replacing(self) -> Iterator[Path]:
         """Make a folder to write to, whose files take the place of those there when it ends.
 
-        The caller holds the folder; see :func:`biv._utils.atomic_files.exclusive`.
+        The caller holds the folder; see :func:`biv._utils.atomic_files.lock_folder`.
         """
         new = self.folder / NEW
         if os.path.lexists(new) and not self._is_ours(new):

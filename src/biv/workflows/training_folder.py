@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from biv._utils.atomic_files import exclusive, remove, remove_leftover
+from biv._utils.atomic_files import lock_folder, remove, remove_leftover
 from biv._utils.wording import Message, Setting
 from biv.workflows.staging import Staging
 
@@ -28,7 +28,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} must be a folder; got a file")
     is_new = not folder.exists()
-    with exclusive(folder):
+    with lock_folder(folder):
         try:
             Staging(folder, FILES).finish()  # what a kill has interrupted
             yield
@@ -82,7 +82,7 @@ def require_no_model(folder: Path, *, force: bool) -> None:
     """
     if not folder.is_dir():
         return
-    with exclusive(folder):
+    with lock_folder(folder):
         finished = Staging(folder, FILES).current(ABOUT).is_file()
     if finished and not any(folder.glob(UNFINISHED.format("*"))) and not force:
         raise _holds_a_model(folder)
