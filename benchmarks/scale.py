@@ -120,7 +120,7 @@ def training(stream, held_out, ranks=None):
     recipe = MLP(FEATURES, (64, 64), 1, Periodic(tuple(range(FEATURES)), 8, 8, 0.25))
     return StreamedTraining(
         recipe(torch.Generator().manual_seed(0)),
-        lambda epsilon: BIVLoss(epsilon, process_group=ranks.aside),
+        lambda epsilon: BIVLoss(epsilon, process_group=ranks.side_group),
         stream,
         HeldOutRows(held_out, ranks),
         Schedule(epochs=10**6, batch_size=BATCH, test_every=None, optimizer="adamw", averaging=2.0),
@@ -183,7 +183,7 @@ def on_a_rank(rank, folder, rounds, port, out):
     with numerical_settings(1):
         alone = Turns(training(Stream(shards, total, BATCH), held_out), BIVLoss(0.05))
         apart = Turns(training(Stream(own, total, 2 * BATCH), held_out), BIVLoss(0.05))
-        losses = {"global": BIVLoss(0.05, process_group=both.aside), "local": BIVLoss(0.05)}
+        losses = {"global": BIVLoss(0.05, process_group=both.side_group), "local": BIVLoss(0.05)}
         together = Turns(training(Stream(own, total, 2 * BATCH), held_out, both), losses["global"])
         found = []
         for number in tqdm(range(rounds + 1), desc="one and two processes", disable=rank > 0):

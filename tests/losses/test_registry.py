@@ -108,7 +108,7 @@ def test_the_command_takes_it(capsys):
 @pytest.mark.usefixtures("toy")
 def test_streaming_takes_it():
     settings = streamed.StreamSettings(loss="toy")
-    ranks = SimpleNamespace(aside=None)
+    ranks = SimpleNamespace(side_group=None)
     losses = streamed._losses(settings, None, None, ranks, noisy=True)
     assert isinstance(losses(0.25), InverseDeviationLoss)
     assert losses(0.25).epsilon == 0.25

@@ -527,11 +527,11 @@ def test_ranks_by_oneself():
     ranks = Ranks()
     assert ranks.is_first
     assert ranks.gather("a") == ["a"]
-    assert ranks.from_first(lambda: 3) == 3
+    assert ranks.run_on_first(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        ranks.together(lambda: 1 // 0)
+        ranks.run_on_all(lambda: 1 // 0)
     assert issubclass(OtherRankError, RuntimeError)
-    with Ranks.joined() as found:
+    with Ranks.join() as found:
         assert found == ranks
 
 
@@ -547,11 +547,11 @@ class Among(Ranks):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_if_one_fails_all_do_and_the_first_says_why(rank, monkeypatch):
     ranks = Among(rank, 2)
-    assert ranks.together(lambda: 3) == 3
+    assert ranks.run_on_all(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):  # alone, and so the first
-        ranks.together(lambda: 1 // 0)
+        ranks.run_on_all(lambda: 1 // 0)
     monkeypatch.setattr(Among, "fellow", True)
-    with pytest.raises(OtherRankError, match=f"rank {1 - rank} says what is wrong"):
-        ranks.together(lambda: 3)
+    with pytest.raises(OtherRankError, match=f"rank {1 - rank} failed; see its error above"):
+        ranks.run_on_all(lambda: 3)
     with pytest.raises(ZeroDivisionError if rank == 0 else OtherRankError):
-        ranks.together(lambda: 1 // 0)
+        ranks.run_on_all(lambda: 1 // 0)

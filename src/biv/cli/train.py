@@ -198,9 +198,9 @@ def _call_streamed(options: argparse.Namespace) -> int:
     """Of every process that takes part: read, fit; the first writes and speaks."""
     from biv.training.ranks import OtherRankError, Ranks
 
-    with Ranks.joined() as ranks:
+    with Ranks.join() as ranks:
         try:
-            ranks.together(lambda: _require_streamed(options))
+            ranks.run_on_all(lambda: _require_streamed(options))
             return _train_streamed(options, ranks)
         except OtherRankError:
             return 2  # it has been said
@@ -238,7 +238,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
         if not options.json:
             print(text, flush=True)
 
-    page, comparison = ranks.from_first(lambda: _for_report(options))
+    page, comparison = ranks.run_on_first(lambda: _for_report(options))
     with _table_options.noted_warnings():
         folder = train_streamed(
             options.out,

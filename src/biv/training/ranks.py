@@ -33,17 +33,17 @@ class Ranks:
         rank: Number of this process, from 0 on.
         size: Number of processes.
         group: Process group of torch; None for a process by itself.
-        aside: The same processes once more, for what they exchange while `group` is busy.
+        side_group: The same processes once more, for what they exchange while `group` is busy.
     """
 
     rank: int = 0
     size: int = 1
     group: ProcessGroup | None = None
-    aside: ProcessGroup | None = None
+    side_group: ProcessGroup | None = None
 
     @classmethod
     @contextmanager
-    def joined(cls) -> Iterator[Ranks]:
+    def join(cls) -> Iterator[Ranks]:
         """The group that ``torchrun`` has started this process in, left at the end; or none.
 
         Tensors on a CPU are exchanged by gloo, those on a GPU by nccl. (The latter is untested.)
@@ -84,9 +84,9 @@ class Ranks:
         dist.all_gather_object(found, value, group=self.group)
         return found
 
-    def from_first(self, make: Callable[[], T]) -> T:
+    def run_on_first(self, make: Callable[[], T]) -> T:
         """What the first makes, for all."""
-        made = self.together(lambda: make() if self.is_first else None)
+        made = self.run_on_all(lambda: make() if self.is_first else None)
         if self.group is None:
             return made  # type: ignore[return-value]
         held: list[Any] = [made]
@@ -94,7 +94,7 @@ class Ranks:
         found: T = held[0]
         return found
 
-    def together(self, work: Callable[[], T]) -> T:
+    def run_on_all(self, work: Callable[[], T]) -> T:
         """Work that each does by itself; if one fails, all do, and nobody waits for it.
 
         Raises:
@@ -109,10 +109,10 @@ class Ranks:
             first = self.gather(True).index(True)
             if first == self.rank:
                 raise
-            raise OtherRankError(f"rank {first} says what is wrong") from failure
+            raise OtherRankError(f"rank {first} failed; see its error above") from failure
         failed = self.gather(False)
         if True in failed:
-            raise OtherRankError(f"rank {failed.index(True)} says what is wrong")
+            raise OtherRankError(f"rank {failed.index(True)} failed; see its error above")
         return done
 
     def total(self, values: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from biv.training.schedule import Schedule
 
 T = TypeVar("T")
 
-INCOMPLETE = "is not a complete checkpoint: start again without it"
+INCOMPLETE_CHECKPOINT = "is not a complete checkpoint: start again without it"
 PULSE = 64  # steps between two looks at what all ranks must agree on
 
 
@@ -98,13 +98,13 @@ class StreamedTraining:
     Attributes:
         model: Network, initialized alike on all ranks.
         loss: Function that makes the loss from an ε, in units of the label variance; its
-            normalizer is exchanged over `ranks.aside`.
+            normalizer is exchanged over `ranks.side_group`.
         stream: Source of this rank's batches.
         held_out: Rows that nobody learns from.
         schedule: Epochs, optimiser and averaging; batches are those of `stream`.
         learning_rate: Learning rate of the optimizer.
         epsilon: ε of the first epoch.
-        follows: Whether later epochs take the τ² of `held_out` after the one before.
+        update_epsilon: Whether later epochs take the τ² of `held_out` after the one before.
         patience: Number of epochs without a better score after which training stops.
         ranks: All processes.
         device: Device of the network.
@@ -117,7 +117,7 @@ class StreamedTraining:
     schedule: Schedule
     learning_rate: float
     epsilon: float
-    follows: bool = False
+    update_epsilon: bool = False
     patience: int = 4
     ranks: Ranks = field(default_factory=Ranks)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -153,7 +153,7 @@ class StreamedTraining:
         checkpoint: Path | None = None,
         *,
         seconds: float = 60.0,
-        about: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         progress: bool = True,
     ) -> None:
         """Train to the last epoch, or until no epoch was better for as long as `patience`.
@@ -161,7 +161,7 @@ class StreamedTraining:
         Args:
             checkpoint: File that the first rank saves to.
             seconds: Seconds between two saves.
-            about: Content that is saved with it.
+            metadata: Dictionary that is saved with each checkpoint.
             progress: Whether to show a bar on a terminal.
 
         Raises:
@@ -188,12 +188,12 @@ class StreamedTraining:
                         self._score()
                     bar.set_postfix_str(self._summary(), refresh=False)
                     if due and file is not None:
-                        self._save(file, about)
+                        self._save(file, metadata)
                         saved = time.monotonic()
         if self.stopping.best is None:
             self._diverged()
         if file is not None:
-            self._save(file, about)
+            self._save(file, metadata)
 
     def _train(self, batch: Batch, loss: VarianceLoss) -> None:
         # Copied to where torch aligns memory: products of matrices that lie elsewhere may differ in
@@ -236,7 +236,7 @@ class StreamedTraining:
             predicted = self.held_out.predict(self.model)
         score, tau2 = self.held_out.score(predicted)
         self.stopping.update(self, score, predicted)
-        if self.follows and math.isfinite(tau2):
+        if self.update_epsilon and math.isfinite(tau2):
             self.epsilon = tau2
         self.epsilons.append(self.epsilon)
 
@@ -282,9 +282,9 @@ class StreamedTraining:
         self.epsilon = self.epsilons[-1]
         torch.set_rng_state(state["draws"])
 
-    def _save(self, file: CheckpointFile, about: Mapping[str, Any] | None) -> None:
+    def _save(self, file: CheckpointFile, metadata: Mapping[str, Any] | None) -> None:
         if self.ranks.is_first:
-            file.save({"streamed": self.state_dict(), "about": dict(about or {})})
+            file.save({"streamed": self.state_dict(), "about": dict(metadata or {})})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -296,6 +296,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     found = load_checkpoint(path)
     if "streamed" not in found:
         raise ValueError(f"{path} is of another kind of training: move it away to start anew")
-    with typed_json.errors_name_file(path, INCOMPLETE):
+    with typed_json.errors_name_file(path, INCOMPLETE_CHECKPOINT):
         require_like({"streamed": {}, "about": {}}, found)
     return found["streamed"], found["about"]

@@ -21,7 +21,7 @@ from biv.tables.stream import Encoding
 from biv.tables.survey import Rows, Survey
 from biv.training import Triplets
 from biv.training.numerics import numerical_settings
-from biv.training.streamed import INCOMPLETE
+from biv.training.streamed import INCOMPLETE_CHECKPOINT
 
 PILOT_ROWS = 8_192  # that the embedding is chosen on
 MIN_PILOT_ROWS = 64
@@ -114,7 +114,7 @@ class StreamPlan:
         Raises:
             DamagedFileError: Something is missing, or of another type.
         """
-        with typed_json.errors_name_file(checkpoint, INCOMPLETE):
+        with typed_json.errors_name_file(checkpoint, INCOMPLETE_CHECKPOINT):
             return cls(
                 validation.integer("shards", content["shards"], at_least=1, at_most=row_groups),
                 Encoding.from_json(content["encoding"]),

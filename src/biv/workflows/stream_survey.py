@@ -49,7 +49,7 @@ def agreed_schema(
         groups: Numbers of the row groups that this process reads.
         columns: Columns to learn from.
     """
-    names = ranks.together(
+    names = ranks.run_on_all(
         lambda: chosen_columns(
             table.files, target, columns.features, columns.ignore, columns.keep, columns.categories
         )
@@ -59,15 +59,15 @@ def agreed_schema(
         name for name, guess in known.items() if guess is None and name not in columns.categories
     ]
     if unclear:
-        looks = ranks.together(
+        looks = ranks.run_on_all(
             lambda: guess_columns(unclear, (table.read(group, unclear) for group in groups))
         )
         for several in zip(*ranks.gather(looks), strict=True):
             known[several[0].name] = reduce(or_, several)
     guesses = [guess or Guess(name) for name, guess in known.items()]
     kept = (*columns.keep, *(columns.features or ()))
-    schema = ranks.together(lambda: Schema.from_guesses(guesses, columns.categories, kept))
-    ranks.together(lambda: require_columns(schema, table.files))
+    schema = ranks.run_on_all(lambda: Schema.from_guesses(guesses, columns.categories, kept))
+    ranks.run_on_all(lambda: require_columns(schema, table.files))
     return schema
 
 
@@ -85,5 +85,5 @@ def surveys_of(
                 bar.update()
         return found
 
-    own = ranks.together(look)
+    own = ranks.run_on_all(look)
     return {group: survey for part in ranks.gather(own) for group, survey in part.items()}

@@ -33,7 +33,12 @@ from biv.training.checkpoint import require_like
 from biv.training.held_out import warn_if_negative
 from biv.training.numerics import numerical_settings
 from biv.training.ranks import Ranks
-from biv.training.streamed import INCOMPLETE, HeldOutRows, StreamedTraining, read_checkpoint
+from biv.training.streamed import (
+    INCOMPLETE_CHECKPOINT,
+    HeldOutRows,
+    StreamedTraining,
+    read_checkpoint,
+)
 from biv.workflows.checks import column_remarks
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
@@ -113,32 +118,34 @@ def train_streamed(
     """
     start, folder = time.perf_counter(), Path(folder)
     tell = say if ranks.is_first else (lambda _: None)
-    table = ranks.together(lambda: RowGroups(Files(paths)))
-    ranks.together(lambda: require_same_files(ranks, table))
-    ranks.from_first(lambda: require_no_model(folder, force=force))
+    table = ranks.run_on_all(lambda: RowGroups(Files(paths)))
+    ranks.run_on_all(lambda: require_same_files(ranks, table))
+    ranks.run_on_first(lambda: require_no_model(folder, force=force))
     shards = settings.shards or default_shards(ranks.size, len(table))
-    dealt = ranks.together(lambda: assign_shards(table, shards, ranks.size))
+    dealt = ranks.run_on_all(lambda: assign_shards(table, shards, ranks.size))
     columns = ColumnChoice(features, ignore, keep, categories)
     surveyed = _surveyed(ranks, table, target, columns, settings, tell, progress=progress)
     _check_survey(ranks, surveyed, dealt, keep, settings)
     digest = _digest(table, surveyed.reader.schema, target, settings)
     checkpoint = folder / UNFINISHED.format(digest)
     with _locked_by_first(ranks, folder):  # until the model is in it
-        ranks.from_first(lambda: prepare_folder(folder, checkpoint, force=force))
-        state, content = ranks.from_first(
+        ranks.run_on_first(lambda: prepare_folder(folder, checkpoint, force=force))
+        state, content = ranks.run_on_first(
             lambda: _state_and_plan(checkpoint, surveyed, settings, shards)
         )
         if state is not None:
-            with typed_json.errors_name_file(checkpoint, INCOMPLETE):
+            with typed_json.errors_name_file(checkpoint, INCOMPLETE_CHECKPOINT):
                 tell(f"going on with the training begun in {folder}, at step {state['step']:,}")
         plan = StreamPlan.from_json(content, checkpoint, row_groups=len(table))
         training = _training(ranks, surveyed, plan, settings)
         if state is not None:
-            with typed_json.errors_name_file(checkpoint, INCOMPLETE):
+            with typed_json.errors_name_file(checkpoint, INCOMPLETE_CHECKPOINT):
                 require_like(training.state_dict(), state)
                 training.load_state_dict(state)
         with numerical_settings(threads):
-            training.run(checkpoint, seconds=checkpoint_seconds, about=content, progress=progress)
+            training.run(
+                checkpoint, seconds=checkpoint_seconds, metadata=content, progress=progress
+            )
         if not ranks.is_first:
             return None
         _warn_about_epochs(training, settings)
@@ -202,14 +209,14 @@ def _check_survey(
     """Refuse what no model can learn from, and warn of what is doubtful."""
     table, target, held_out = surveyed.table, surveyed.reader.target, surveyed.held_out
     survey, surveys = surveyed.survey, surveyed.surveys
-    ranks.together(
+    ranks.run_on_all(
         lambda: require_learnable_stream(survey, surveys, dealt, table, target, settings)
     )
     if ranks.is_first:
         warn_about_missing(survey, target)
         for remark in column_remarks(surveyed.reader.schema, held_out.features, keep):
             warn(remark)
-    ranks.together(lambda: require_no_leak(table, target, held_out, keep))
+    ranks.run_on_all(lambda: require_no_leak(table, target, held_out, keep))
 
 
 def _state_and_plan(
@@ -226,7 +233,7 @@ def _training(
     ranks: Ranks, surveyed: _SurveyedTable, plan: StreamPlan, settings: StreamSettings
 ) -> StreamedTraining:
     """Return the training of this process, at its first step."""
-    dealt = ranks.together(lambda: assign_shards(surveyed.table, plan.shards, ranks.size))
+    dealt = ranks.run_on_all(lambda: assign_shards(surveyed.table, plan.shards, ranks.size))
     learned = {group: own.learned for group, own in surveyed.surveys.items()}
     reader, encoding = surveyed.reader, plan.encoding
     stream = Stream(
@@ -254,7 +261,7 @@ def _training(
         ),
         plan.learning_rate,
         PILOT_EPSILON if automatic else float(settings.epsilon),
-        follows=automatic,
+        update_epsilon=automatic,
         patience=settings.patience,
         ranks=ranks,
         device=_device(),
@@ -343,7 +350,7 @@ def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSe
 def _locked_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
     """Lock the folder on the first process, for all; if that fails, all of them stop."""
     with ExitStack() as stack:
-        ranks.from_first(lambda: stack.enter_context(locked_folder(folder)))
+        ranks.run_on_first(lambda: stack.enter_context(locked_folder(folder)))
         yield
 
 
@@ -352,7 +359,7 @@ def _losses(
 ) -> Callable[[float], VarianceLoss]:
     """By ε, in units of the label variance."""
     loss = registry.for_labels(settings.loss, have_variances=noisy)
-    fixed: dict[str, Any] = {"process_group": ranks.aside}
+    fixed: dict[str, Any] = {"process_group": ranks.side_group}
     if "threshold" in loss.tuned:
         threshold = settings.threshold
         if threshold is None:
