@@ -1,7 +1,7 @@
 """Regression when every training label comes with its own error bar.
 
-The names are listed in `__init__.pyi`, and each is loaded when it is first used: `import biv` alone
-loads neither PyTorch nor scikit-learn.
+The public names are listed in `__init__.pyi`. Each is loaded when it is first used, so that
+`import biv` alone loads neither PyTorch nor scikit-learn.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 __getattr__, _names = attach(__name__, __file__)
 
-# Without scikit-learn there is no BIVRegressor, and `from biv import *` and `help(biv)` work.
+# BIVRegressor needs scikit-learn. Without it, `from biv import *` and `help(biv)` still work.
 _missing = set() if importlib.util.find_spec("sklearn") else {"BIVRegressor"}
 __all__ = sorted(set(_names) - _missing)
 

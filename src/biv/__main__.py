@@ -1,4 +1,4 @@
-"""`python -m biv` is the `biv` command."""
+"""Run the `biv` command by `python -m biv`."""
 
 import os
 import sys
@@ -9,8 +9,8 @@ from biv.cli import main
 if __name__ == "__main__":
     code = main()
     if launched_by_torchrun():
-        # Threads of a process group may abort an interpreter that is being taken down, and torchrun
-        # would take that for the outcome.
+        # Threads of a process group may abort the interpreter while it shuts down. torchrun would
+        # then report a failure, so exit without shutting the interpreter down.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

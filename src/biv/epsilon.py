@@ -60,7 +60,7 @@ def epsilon_for_batch_size(
         >>> round(float(weights.effective_batch_size(w)), 3)
         3.0
     """
-    tensor = arrays.variances("variance", variance)
+    tensor = arrays.to_variances("variance", variance)
     tensor = tensor.reshape(1) if tensor.ndim == 0 else tensor
     wanted = validation.real_number("size", size, validation.POSITIVE)
     dims = weights.reduced_dims(dim, tensor.ndim)

@@ -250,7 +250,7 @@ def corrupt(
         >>> corrupt(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.random.default_rng(0))
         array([1., 2.])
     """
-    clean, given = arrays.to_tensor("y", y).detach(), arrays.variances("variance", variance)
+    clean, given = arrays.to_tensor("y", y).detach(), arrays.to_variances("variance", variance)
     labels = arrays.to_float_array("y", clean)
     validation.check_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
     sigma2 = arrays.to_float_array("variance", validation.expanded("variance", given, "y", clean))
@@ -284,7 +284,7 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
         >>> disturb(np.array([0.0, 4.0]), 0.0, np.random.default_rng(0))
         array([0., 4.])
     """
-    sigma2 = arrays.to_float_array("variance", arrays.variances("variance", variance))
+    sigma2 = arrays.to_float_array("variance", arrays.to_variances("variance", variance))
     relative = math.sqrt(_number("d_v", d_v, validation.NON_NEGATIVE)) / 3
     factor = np.abs(1 + relative * validation.generator(generator).standard_normal(sigma2.shape))
     with np.errstate(over="ignore", invalid="ignore"):  # infinite ones stay so, even times 0

@@ -179,7 +179,7 @@ def test_a_folder_is_held_by_one_until_it_ends(tmp_path):
         [sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE, env=ALONE
     )
     process.stdout.readline()
-    said = rf"m is being written by another process \(pid {process.pid}\): wait for it, or write to another place"
+    said = rf"m is being written by another process \(pid {process.pid}\): wait for it, or write to another path"
     with pytest.raises(InUseError, match=said), lock_folder(folder):
         pass
     process.kill()

@@ -230,7 +230,7 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monk
 
 @pytest.mark.usefixtures("here")
 def test_two_at_once_the_second_is_told(capsys):
-    who = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or write to another place"
+    who = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or write to another path"
     with open_atomically(Path("p.csv")) as file:
         assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
         assert re.search(f"biv: p.csv {who}", capsys.readouterr().err)

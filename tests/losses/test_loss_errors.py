@@ -36,7 +36,7 @@ BAD_ARGUMENTS = {
         ValueError,
         r"variance .*\(4, 3\) or \(4, 1\); got \(1, 3\): expand variance to that shape first",
     ),
-    "one variance for all": ({"variance": torch.tensor(1.0)}, ValueError, r"variance .*got \(\): give one an element, such as torch.full_like\(target"),
+    "one variance for all": ({"variance": torch.tensor(1.0)}, ValueError, r"variance .*got \(\): pass one value per element, such as torch.full_like\(target"),
     "mask of another shape": ({"mask": torch.ones(5, dtype=torch.bool)}, ValueError, r"mask .*\(4,\); got \(5,\)"),
     "sample_weight of another shape": ({"sample_weight": torch.ones(5)}, ValueError, r"sample_weight .*\(4,\); got \(5,\)"),
     "negative variance": (
@@ -44,7 +44,7 @@ BAD_ARGUMENTS = {
         ValueError,
         "variance must be non-negative and not NaN; got -0.25 at index 1, -3 at index 3",
     ),
-    "many negative variances": ({"variance": -ROW}, ValueError, r"-1 at index 2 \(4 bad elements in all\)"),
+    "many negative variances": ({"variance": -ROW}, ValueError, r"-1 at index 2 \(4 invalid elements in all\)"),
     "negative variance in a matrix": (
         {name: torch.ones(2, 2) for name in ("pred", "target")} | {"variance": torch.tensor([[1.0, 1.0], [-2.0, 1.0]])},
         ValueError,

@@ -66,7 +66,7 @@ def test_a_row_to_ignore_that_no_prediction_is_finite_for_is_named(command, tmp_
 @pytest.mark.parametrize(
     ("column", "cell", "wanted"),
     [
-        ("y", "1e300", "at most 1e+75 in size"),
+        ("y", "1e300", "at most 1e+75 in magnitude"),
         ("err", "1e200", "at most 1e+75, or inf for a label to ignore"),
     ],
 )

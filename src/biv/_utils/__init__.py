@@ -1,1 +1,1 @@
-"""Helpers that several packages share; nothing for users."""
+"""Private helpers that several packages share."""

@@ -1,4 +1,8 @@
-"""NumPy in, NumPy out; tensor in, tensor out: one torch implementation serves both."""
+"""Conversion of arguments to tensors and back.
+
+Functions that take arrays or tensors are implemented once, on tensors. They return NumPy arrays for
+NumPy arguments and tensors for tensors.
+"""
 
 from __future__ import annotations
 
@@ -18,91 +22,109 @@ from biv._utils.messages import message_of, shortened
 from biv._utils.pages import argument_hint
 
 NUMPY_DTYPES = (torch.float16, torch.float32, torch.float64)
-LARGEST = 1e75  # of labels: standard errors are made of fourth powers, which are finite up to here
+LARGEST = 1e75  # largest label: standard errors use fourth powers, which are finite up to here
 
 FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 Array = TypeVar("Array", FloatArray, Tensor)
 
 
 def to_tensor(name: str, value: object) -> Tensor:
-    """A floating-point tensor of an array-like; a tensor must be of a floating-point dtype already.
+    """Return an array-like as a floating-point tensor.
 
-    NumPy's integers become float64, as NumPy itself would have them; torch's are an error, as torch
-    promotes less freely and an integer error bar is more often a slip.
+    NumPy integers become float64, as in NumPy's own arithmetic. A tensor of integers is an error:
+    torch promotes less freely, and an integer error bar is more often a mistake.
     """
     if isinstance(value, Tensor):
         return validation.floating_tensor(name, value)
-    # A copy: arrays may be read-only or strided backwards, which torch does not take.
+    # Copy, because torch accepts neither read-only arrays nor negative strides.
     return torch.from_numpy(np.array(to_float_array(name, value), order="C"))
 
 
 def reject_masked_array(name: str, value: object) -> None:
-    """Raise TypeError for a masked array, of which NumPy would use what the mask hides."""
+    """Raise TypeError for a masked array, because NumPy would use the values behind the mask."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} must not be a masked array, whose mask would be lost; got one: use "
+            f"{name} must not be a masked array, because its mask would be lost: use "
             f"{name}.filled(np.nan) for targets, {name}.filled(np.inf) for variances"
         )
 
 
 def check_magnitude(name: str, values: npt.NDArray[Any], limit: float) -> None:
-    """Raise for numbers whose powers overflow or vanish; infinities and NaN are not looked at.
+    """Raise ValueError for numbers whose powers overflow or underflow; ignore infinities and NaN.
 
-    Args:
-        name: Name of the argument.
-        values: Rows of numbers.
-        limit: Upper limit of the absolute values; its reciprocal is the lower limit of the largest.
+    Parameters
+    ----------
+    name : str
+        Name of the argument.
+    values : ndarray
+        Rows of numbers.
+    limit : float
+        Upper limit of the absolute values. The largest of them must be at least 1/limit.
     """
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     largest = size.max(initial=0.0)
     if largest > limit:
         row = int(np.argwhere(size > limit)[0][0]) if size.ndim else 0
         raise ValueError(
-            f"{name} must be at most {limit:g} in size, for its powers to be finite; got "
+            f"{name} must be at most {limit:g} in magnitude, so that its powers are finite; got "
             f"{largest:g}, first in row {row}: choose another unit"
         )
     if 0 < largest < 1 / limit:
         raise ValueError(
-            f"{name} must not all be below {1 / limit:g} in size, for its powers not to vanish; "
-            f"got {largest:g} at most: choose another unit"
+            f"{name} must not all be below {1 / limit:g} in magnitude, because its powers would "
+            f"underflow; got at most {largest:g}: choose another unit"
         )
 
 
-def real_numbers(name: str, given: object) -> npt.NDArray[np.float64]:
-    """Real numbers as float64, gaps as NaN.
+def to_real_numbers(name: str, values: object) -> npt.NDArray[np.float64]:
+    """Return an array-like of real numbers as float64, with missing cells as NaN.
 
-    Raises:
-        ValueError: Some are none.
+    Raises
+    ------
+    ValueError
+        If a cell is not a number.
     """
-    reject_masked_array(name, given)
-    check_tensor(name, given)
-    array = np.asarray(cells_to_float(name, given))
+    reject_masked_array(name, values)
+    check_tensor(name, values)
+    array = np.asarray(cells_to_float(name, values))
     try:
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
-        said = message_of(error)
-        raise ValueError(f"{name} must hold numbers: {said}{argument_hint(name)}") from error
+        message = message_of(error)
+        raise ValueError(f"{name} must hold numbers: {message}{argument_hint(name)}") from error
 
 
 class CellError(TypeError, ValueError):
-    """A cell is no number; NumPy raises one or the other, by the type of the cell."""
+    """A cell is not a number.
+
+    It has both bases because NumPy raises either error, depending on the type of the cell.
+    """
 
 
-def cells_to_float(name: str, given: Any, hint: str = "") -> Any:
-    """Return Python objects and texts as float64, None and pandas.NA as NaN; all else as given.
+def cells_to_float(name: str, values: Any, hint: str = "") -> Any:
+    """Return Python objects and strings as float64, and any other array-like unchanged.
 
-    Args:
-        name: Name of the argument.
-        given: An array-like.
-        hint: How to have other cells than numbers.
+    None and pandas.NA become NaN.
 
-    Raises:
-        CellError: A cell is no number; the message names its row, and its column if there are some.
-        ValueError: A cell is an integer too large for a float, the rows differ in length, or the
-            numbers are complex.
+    Parameters
+    ----------
+    name : str
+        Name of the argument.
+    values : array-like
+        Cells to convert.
+    hint : str, default=""
+        Advice on cells that are not numbers, appended to the error.
+
+    Raises
+    ------
+    CellError
+        If a cell is not a number. The message names its row, and its column if there are columns.
+    ValueError
+        If a cell is an integer too large for a float, the rows differ in length, or the numbers are
+        complex.
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} must be an array of numbers: {error}{argument_hint(name)}"
@@ -113,44 +135,44 @@ def cells_to_float(name: str, given: Any, hint: str = "") -> Any:
             f"supported, as scikit-learn says it){argument_hint(name)}"
         )
     if array.ndim == 0 or array.dtype.kind not in "OSU":
-        return given
-    with suppress(TypeError, ValueError, OverflowError):  # nearly always, and quickly
+        return values
+    with suppress(TypeError, ValueError, OverflowError):  # fast, and nearly always sufficient
         return array.astype(np.float64)
     numbers = np.empty(array.shape)
-    gaps = (None, getattr(sys.modules.get("pandas"), "NA", None))
-    for place, cell in np.ndenumerate(array.astype(object)):  # NumPy has its own texts
-        where = f"in row {place[0]}" + (f", column {place[1]}" if len(place) > 1 else "")
+    missing = (None, getattr(sys.modules.get("pandas"), "NA", None))
+    for index, cell in np.ndenumerate(array.astype(object)):  # np.str_ becomes str
+        where = f"in row {index[0]}" + (f", column {index[1]}" if len(index) > 1 else "")
         try:
-            numbers[place] = np.nan if any(cell is gap for gap in gaps) else float(cell)
+            numbers[index] = np.nan if any(cell is marker for marker in missing) else float(cell)
         except OverflowError:
             raise ValueError(
                 f"{name} must be finite; got an integer too large for a float {where}"
             ) from None
         except (TypeError, ValueError) as error:
-            found = f"{shortened(cell)} {where}"
-            if isinstance(error, TypeError):  # a ValueError repeats the cell, of any length
-                found += f": {error}"
+            value = f"{shortened(cell)} {where}"
+            if isinstance(error, TypeError):  # a ValueError repeats the cell at its full length
+                value += f": {error}"
             raise CellError(
-                f"{name} must hold numbers; got {found}{hint}{argument_hint(name)}"
+                f"{name} must hold numbers; got {value}{hint}{argument_hint(name)}"
             ) from None
     return numbers
 
 
 @contextmanager
 def errors_name_argument(name: str) -> Iterator[None]:
-    """Have scikit-learn's checks name the argument, and NumPy say nothing of huge numbers."""
+    """Name the argument in errors of scikit-learn's checks, and silence NumPy's overflows."""
     try:
         with np.errstate(all="ignore"):
             yield
     except OverflowError:
         raise ValueError(f"{name} must be finite; got an integer too large for a float") from None
     except (TypeError, ValueError) as error:
-        said = message_of(error)
-        is_named = re.search(rf"\b{name}\b", said) is not None
-        if is_named and said == str(error):
+        message = message_of(error)
+        is_named = re.search(rf"\b{name}\b", message) is not None
+        if is_named and message == str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(said if is_named else f"{name}: {said}") from error
+        raise kind(message if is_named else f"{name}: {message}") from error
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -158,23 +180,26 @@ def check_tensor(name: str, value: object) -> None:
     if isinstance(value, Tensor):
         validation.dense_tensor(name, value)
         if value.requires_grad:
-            raise TypeError(f"{name} must not require grad; got it does: use {name}.detach()")
+            raise TypeError(
+                f"{name} must not require grad; got requires_grad=True: use {name}.detach()"
+            )
         if value.is_floating_point() and value.dtype not in NUMPY_DTYPES:
             raise TypeError(
-                f"{name} must have a dtype that NumPy has; got {value.dtype}: use {name}.float()"
+                f"{name} must have a dtype that NumPy supports; got {value.dtype}: "
+                f"use {name}.float()"
             )
 
 
-def variances(name: str, value: object) -> Tensor:
-    """Variances as a tensor, none of them negative or NaN, and no zero of a negative reciprocal."""
-    tensor = to_tensor(name, value) + 0.0
+def to_variances(name: str, value: object) -> Tensor:
+    """Return variances as a tensor, checked to be neither negative nor NaN."""
+    tensor = to_tensor(name, value) + 0.0  # turns -0.0, whose reciprocal is -inf, into 0.0
     if validation.values_are_readable():
         validation.check_elements(name, tensor, tensor >= 0, "non-negative and not NaN")
     return tensor
 
 
 def to_float_array(name: str, value: object) -> FloatArray:
-    """A NumPy array of float16, float32 or float64 in native byte order."""
+    """Return a NumPy array of float16, float32 or float64 in native byte order."""
     if isinstance(value, Tensor):
         tensor = validation.floating_tensor(name, value).detach().cpu()
         return cast(
@@ -188,15 +213,15 @@ def to_float_array(name: str, value: object) -> FloatArray:
         )
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         return array.astype(np.float64)
-    # FITS files, for one, have the other byte order.
+    # FITS files, for example, have the opposite byte order.
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def to_kind_of(value: object, result: Tensor) -> Any:
-    """`result` as the kind that `value` was: a tensor for a tensor, NumPy for all else."""
+    """Return `result` as a tensor if `value` is one, and as a NumPy array otherwise."""
     return result if isinstance(value, Tensor) else result.numpy()[()]
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """The dtype to compute in: half precision has neither the range nor the digits for weights."""
+    """Return the dtype to compute in; half precision lacks range and digits for weights."""
     return torch.promote_types(dtype, torch.float32)

@@ -1,10 +1,11 @@
-"""The one writer of files: complete or not there, one process at a time, nothing left behind.
+"""Atomic writing of files: a file is either complete or absent, and has one writer at a time.
 
-A file is written beside its final name, as ``.<name>.biv.tmp``, synchronised with the disk, and
-renamed. While it is in use, an operating-system lock is held on it, which ends with the process,
-however that ends. What a killed process has left behind is therefore known by its name and by a
-lock that can be taken; the next writer of the same file uses it again. Where the system has no such
-locks, every writer has a name of its own, ``.<name>.biv-XXXXXXXX.tmp``, and nothing is removed.
+A file is written to a temporary file in the same folder, ``.<name>.biv.tmp``. That file is
+synchronised with the disk and then renamed. While it is in use, its writer holds an
+operating-system lock on it, which is released when the process ends for any reason. A temporary
+file that is not locked therefore belongs to a killed process, and the next writer of the same file
+reuses it. Where the system has no such locks, every writer uses a different name,
+``.<name>.biv-XXXXXXXX.tmp``, and leftover files are not removed.
 
 Every operation that changes the disk calls :func:`before_operation` first, with its name and the
 final path. Tests replace that function to count the operations, or to make the n-th one fail with
@@ -27,14 +28,14 @@ from typing import Any, BinaryIO, cast
 
 try:
     import fcntl
-except ImportError:  # Windows, where an open file can be neither removed nor renamed
+except ImportError:  # on Windows, where an open file can be neither removed nor renamed
     HAS_LOCKS = False
 else:
     HAS_LOCKS = True
 
 BUFFER = 1 << 16
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # on the disk, or for this user
-# What file systems say of a lock that they do not have.
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # includes the user's quota
+# Errors of file systems that do not support locks.
 UNSUPPORTED = {
     errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS,
     errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM,
@@ -46,28 +47,30 @@ for _flag in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
 
 
 class WriteError(OSError):
-    """A file or a folder could not be written; the message names it and says why."""
+    """A file or a folder could not be written; the message names it and the reason."""
 
     def __str__(self) -> str:
         reason = self.strerror or ""
         return f"{self.filename} could not be written: {reason[:1].lower()}{reason[1:]}"
 
     def renamed(self, path: Path) -> WriteError:
-        """Return the same error of another file."""
+        """Return the same error for another file."""
         return WriteError(self.errno, self.strerror, str(path))
 
 
 class InUseError(OSError):
-    """Another process writes the same file or folder."""
+    """Another process is writing the same file or folder."""
 
 
 def before_operation(operation: str, path: Path) -> None:
-    """Do nothing; a test counts the operations here, or has one of them fail.
+    """Do nothing; tests replace this to count the operations or to make one of them fail.
 
-    Args:
-        operation: "create", "truncate", "write", "sync", "rename", "remove", "make folder" or
-            "sync folder".
-        path: What is written, by its final name.
+    Parameters
+    ----------
+    operation : str
+        "create", "truncate", "write", "sync", "rename", "remove", "make folder" or "sync folder".
+    path : Path
+        Final path of the file or folder that is written.
     """
 
 
@@ -81,46 +84,64 @@ def _operation(name: str, path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """Write the whole file or none; its folder is made if it does not exist.
+    """Write a file atomically, and create its folder if that does not exist.
 
     Several processes that write the same file wait for each other.
 
-    Args:
-        path: The file.
-        content: All of it.
-        replace: Whether to replace a file that exists.
+    Parameters
+    ----------
+    path : Path
+        Path of the file.
+    content : bytes
+        Whole content of the file.
+    replace : bool, default=True
+        Whether to replace a file that already exists.
 
-    Raises:
-        FileExistsError: The file exists, and `replace` is False.
-        WriteError: It cannot be written.
+    Raises
+    ------
+    FileExistsError
+        If the file already exists and `replace` is False.
+    WriteError
+        If the file cannot be written.
     """
     make_folder(path.parent)
     with open_atomically(path, wait=True) as file:
-        if not replace and path.exists():  # nobody else can make it now
+        if not replace and path.exists():  # the lock keeps other processes from creating it now
             raise FileExistsError(errno.EEXIST, "the file already exists", str(path))
         file.write(content)
 
 
 @contextmanager
 def open_atomically(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the context ends; after an error, none does.
+    """Open a temporary file that replaces `path` when the context ends without an error.
 
-    Args:
-        path: The file to write. Its folder exists.
-        wait: Whether to wait for another process that writes the same file.
+    Parameters
+    ----------
+    path : Path
+        Path of the file to write. Its folder must exist.
+    wait : bool, default=False
+        Whether to wait for another process that is writing the same file.
 
-    Raises:
-        InUseError: Another process writes it, and `wait` is False.
-        WriteError: It cannot be written.
+    Yields
+    ------
+    BinaryIO
+        The open temporary file.
+
+    Raises
+    ------
+    InUseError
+        If another process is writing the file and `wait` is False.
+    WriteError
+        If the file cannot be written.
     """
-    descriptor, beside = _opened(path, wait=wait)
+    descriptor, temporary = _open_temporary(path, wait=wait)
     output, is_open = _Output(descriptor, path), True
     file = io.BufferedWriter(output, BUFFER)
     try:
         with _operation("truncate", path):
             os.ftruncate(descriptor, 0)
             if path.exists():
-                beside.chmod(stat.S_IMODE(path.stat().st_mode))
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         yield file
         if not file.closed:
             file.flush()
@@ -129,14 +150,14 @@ def open_atomically(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
         if not HAS_LOCKS:
             os.close(descriptor)
             is_open = False
-        rename(beside, path)
+        rename(temporary, path)
     except BaseException:
-        output.close()  # so that nothing tries to write the rest of the buffer
+        output.close()  # otherwise the buffer would be flushed later
         if is_open and not HAS_LOCKS:
             os.close(descriptor)
             is_open = False
-        if not is_open or _is(beside, descriptor):
-            remove(beside)
+        if not is_open or _is_same_file(temporary, descriptor):
+            remove(temporary)
         raise
     finally:
         if is_open:
@@ -145,7 +166,7 @@ def open_atomically(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
 
 
 class _Output(io.FileIO):
-    """An open file whose errors name it by its final name, and that leaves its descriptor open."""
+    """Open file whose errors name its final path; closing it leaves the descriptor open."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         super().__init__(descriptor, "wb", closefd=False)
@@ -156,54 +177,54 @@ class _Output(io.FileIO):
             return cast(int, super().write(content))
 
 
-def _opened(path: Path, *, wait: bool) -> tuple[int, Path]:
-    """A file beside `path`, locked where possible; what was left behind is still in it."""
-    beside = path.with_name(f".{path.name}.biv.tmp")
+def _open_temporary(path: Path, *, wait: bool) -> tuple[int, Path]:
+    """Open and lock the temporary file of `path`; a reused one keeps its old content."""
+    temporary = path.with_name(f".{path.name}.biv.tmp")
     while HAS_LOCKS:
         try:
-            descriptor = _created(beside, path)
-        except PermissionError:  # it is another user's, or no file can be made here: see below
+            descriptor = _open_or_create(temporary, path)
+        except PermissionError:  # another user owns it, or no file can be created in this folder
             break
         try:
             if not _lock(descriptor, path, wait=wait):
-                if _is(beside, descriptor) and not os.fstat(descriptor).st_size:
-                    beside.unlink()  # just made: without locks, this name is not used
+                if _is_same_file(temporary, descriptor) and not os.fstat(descriptor).st_size:
+                    temporary.unlink()  # just created, and not used where there are no locks
                 os.close(descriptor)
                 break
-            # Between opening and locking, another process may have finished or removed it.
-            if _is(beside, descriptor):
-                return descriptor, beside
+            # Between opening and locking, another process may have renamed or removed it.
+            if _is_same_file(temporary, descriptor):
+                return descriptor, temporary
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
-    beside = path.with_name(f".{path.name}.biv-{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.biv-{secrets.token_hex(4)}.tmp")
     with _operation("create", path):
-        return os.open(beside, _FLAGS | os.O_EXCL, 0o666), beside
+        return os.open(temporary, _FLAGS | os.O_EXCL, 0o666), temporary
 
 
-def _created(beside: Path, path: Path) -> int:
-    """Open what was left behind, or a new file; not what a link leads to."""
+def _open_or_create(temporary: Path, path: Path) -> int:
+    """Open a leftover temporary file or a new one; refuse links and other kinds of files."""
     try:
         before_operation("create", path)
-        descriptor = os.open(beside, _FLAGS, 0o666)
+        descriptor = os.open(temporary, _FLAGS, 0o666)
     except PermissionError:
         raise
     except OSError as error:
         if error.errno == errno.ELOOP:  # a symbolic link
             raise WriteError(
-                errno.EEXIST, f"{beside} is in the way: remove it", str(path)
+                errno.EEXIST, f"{temporary} is in the way: remove it", str(path)
             ) from None
         raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
-        raise WriteError(errno.EEXIST, f"{beside} is in the way: remove it", str(path))
+        raise WriteError(errno.EEXIST, f"{temporary} is in the way: remove it", str(path))
     return descriptor
 
 
-def _is(path: Path, descriptor: int) -> bool:
-    """Whether a name leads to an open file."""
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    """Return whether a path still leads to an open file."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except OSError:
@@ -211,17 +232,19 @@ def _is(path: Path, descriptor: int) -> bool:
 
 
 def _lock(descriptor: int, path: Path, *, wait: bool = False) -> bool:
-    """Lock an open file or folder for this process; False where there are no locks.
+    """Lock an open file or folder for this process; return False if locks are not supported.
 
-    Raises:
-        InUseError: Another process has it.
+    Raises
+    ------
+    InUseError
+        If another process holds the lock and `wait` is False.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         raise InUseError(
-            f"{path} is being written by another process{_holder(descriptor)}: wait for it, or "
-            "write to another place"
+            f"{path} is being written by another process{_lock_holder(descriptor)}: wait for it, "
+            "or write to another path"
         ) from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
@@ -230,13 +253,13 @@ def _lock(descriptor: int, path: Path, *, wait: bool = False) -> bool:
     return True
 
 
-def _holder(descriptor: int) -> str:
-    """The process that holds the lock, where the system tells."""
-    found = os.fstat(descriptor)
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+def _lock_holder(descriptor: int) -> str:
+    """Return " (pid ...)" of the process that holds the lock, or "" if that is not known."""
+    status = os.fstat(descriptor)
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     with suppress(OSError):
         for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
-            parts = line.split()  # 1: FLOCK ADVISORY WRITE pid device start end
+            parts = line.split()  # such as "1: FLOCK ADVISORY WRITE pid device start end"
             if parts[1] == "FLOCK" and parts[5] == device and int(parts[4]) > 0:
                 return f" (pid {parts[4]})"
     return ""
@@ -244,12 +267,17 @@ def _holder(descriptor: int) -> str:
 
 @contextmanager
 def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Hold a folder, which is made if it does not exist, against other processes that call this.
+    """Lock a folder against other processes that call this; create it if it does not exist.
 
-    Yields whether it could be locked; False where the system has no locks for folders.
+    Yields
+    ------
+    bool
+        Whether the folder is locked; False if the system has no locks for folders.
 
-    Raises:
-        InUseError: Another process holds it, and `wait` is False.
+    Raises
+    ------
+    InUseError
+        If another process holds the lock and `wait` is False.
     """
     if not HAS_LOCKS:
         make_folder(folder)
@@ -266,7 +294,7 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
             return
         try:
             locked = _lock(descriptor, folder, wait=wait)
-            if not locked or _is(folder.resolve(), descriptor):
+            if not locked or _is_same_file(folder.resolve(), descriptor):
                 yield locked
                 return
         finally:
@@ -274,20 +302,20 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those that it lies in, where they do not exist."""
+    """Create a folder and its parents if they do not exist."""
     if not folder.is_dir():
         with _operation("make folder", folder):
             folder.mkdir(parents=True, exist_ok=True)
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file or folder another name, in place of what has that name."""
+    """Rename a file or folder, replacing the target if it exists."""
     with _operation("rename", target):
         source.replace(target)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that it holds, if it exists."""
+    """Remove a file, or a folder with its content, if it exists."""
     if not os.path.lexists(path):
         return
     with _operation("remove", path):
@@ -298,9 +326,13 @@ def remove(path: Path) -> None:
 
 
 def remove_leftover(path: Path) -> bool | None:
-    """Remove a file or folder that a killed process has left behind; return whether it is gone.
+    """Remove a file or folder that a killed process left behind.
 
-    It stays if it is in use, and also if that cannot be known, for which None is returned.
+    Returns
+    -------
+    bool or None
+        True if it does not exist any more. False if it is kept because a process uses it. None if
+        it is kept because that cannot be determined.
     """
     if not HAS_LOCKS:
         return None
@@ -311,7 +343,7 @@ def remove_leftover(path: Path) -> bool | None:
     try:
         if not _lock(descriptor, path):
             return None
-        if _is(path, descriptor):
+        if _is_same_file(path, descriptor):
             remove(path)
         return True
     except InUseError:
@@ -321,10 +353,10 @@ def remove_leftover(path: Path) -> bool | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Synchronise the names in a folder with the disk, where the system can do that.
+    """Synchronise the names in a folder with the disk, if the system supports that.
 
-    A failure is not an error: what was renamed is complete and visible by then, and its content is
-    on the disk. An error would make the caller repeat what is done, and be told that it exists.
+    A failure is ignored. By then the renamed file is complete and visible, and its content is on
+    the disk. After an error the caller would repeat the write, and find that the file exists.
     """
     if not HAS_LOCKS:
         return

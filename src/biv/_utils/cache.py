@@ -1,4 +1,4 @@
-"""The folder in which downloads and decoded images are kept."""
+"""The folder of cached downloads and decoded images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The folder for downloads: `BIV_CACHE_DIR`, or biv in the user's cache."""
+    """Return the cache folder: `BIV_CACHE_DIR`, or "biv" in the user's cache folder."""
     if chosen := os.environ.get("BIV_CACHE_DIR"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")

@@ -1,4 +1,4 @@
-"""What the parsers of all commands share."""
+"""The parts that the parsers of all commands share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from biv._utils import pages
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose errors name the page that helps."""
+    """Argument parser whose errors name a page of the documentation."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the options, and end."""
-        page = self.get_default("helps")
+        """Print the error with its page, and exit."""
+        page = self.get_default("help_page")
         super().error(message if page is None else message + pages.page_hint(page))
 
 
@@ -27,16 +27,23 @@ def describe_command(
     page: str,
     interrupted: str = "nothing was written",
 ) -> None:
-    """Set what the parser of a command calls and shows.
+    """Set the function that the parser of a command calls, and its help.
 
-    Args:
-        parser: Parser of the command.
-        call: Runs the command and returns its exit code.
-        description: Description in its help.
-        examples: Examples at the end of its help.
-        page: Page of the documentation that its help and its errors name.
-        interrupted: Message after Ctrl-C.
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Parser of the command.
+    call : callable
+        Runs the command and returns its exit code.
+    description : str or None
+        Description in its help.
+    examples : str
+        Examples at the end of its help.
+    page : str
+        Page of the documentation that its help and its errors name.
+    interrupted : str, default="nothing was written"
+        Message after Ctrl-C.
     """
     parser.description = description
     parser.epilog = f"{examples}\nmore: biv docs {page}\n"
-    parser.set_defaults(call=call, interrupted=interrupted, helps=page)
+    parser.set_defaults(call=call, interrupted=interrupted, help_page=page)

@@ -9,11 +9,14 @@ import lazy_loader
 
 
 def attach(package: str, path: str) -> tuple[Callable[[str], Any], list[str]]:
-    """Return the `__getattr__` of a package and its public names, which a stub lists.
+    """Return the `__getattr__` of a package and its public names, read from its stub.
 
-    Args:
-        package: Name of the package.
-        path: Path of its `__init__.py`, beside which `__init__.pyi` lies.
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    path : str
+        Path of its `__init__.py`; the stub is the `__init__.pyi` in the same folder.
     """
     load, _, names = lazy_loader.attach_stub(package, path)
 

@@ -1,20 +1,21 @@
-"""Text for messages: values, names, durations and sizes, each of bounded length."""
+"""Formatting of values, names, durations and sizes for messages, with a limit on their length."""
 
 from __future__ import annotations
 
 import reprlib
 import shlex
 
-SHOWN = 80  # characters of a value in a message
-MESSAGE_SHOWN = 500  # characters of another library's message, which may quote a whole file
+SHOWN = 80  # largest number of characters of a value in a message
+MESSAGE_SHOWN = 500  # the same for another library's message, which may quote a whole file
 
 
 def shortened(value: object) -> str:
-    """Return the repr of a value for a message, in which a long one is cut.
+    """Return the repr of a value, cut if it is long.
 
-    Example:
-        >>> shortened("x" * 1000)
-        "'xxxxxxxxxxxxxxxxxxxx'... (1,000 characters)"
+    Examples
+    --------
+    >>> shortened("x" * 1000)
+    "'xxxxxxxxxxxxxxxxxxxx'... (1,000 characters)"
     """
     if not isinstance(value, str):
         return reprlib.repr(value)
@@ -24,34 +25,37 @@ def shortened(value: object) -> str:
 
 
 def message_of(error: object) -> str:
-    """Return the message of another library's error, which is cut if it is long.
+    """Return the message of another library's error, cut if it is long.
 
-    Example:
-        >>> message_of(ValueError("no number")), len(message_of(ValueError("x" * 200_000)))
-        ('no number', 524)
+    Examples
+    --------
+    >>> message_of(ValueError("no number")), len(message_of(ValueError("x" * 200_000)))
+    ('no number', 524)
     """
-    said = str(error)
-    if len(said) <= MESSAGE_SHOWN:
-        return said
-    return f"{said[:MESSAGE_SHOWN]}... ({len(said):,} characters)"
+    message = str(error)
+    if len(message) <= MESSAGE_SHOWN:
+        return message
+    return f"{message[:MESSAGE_SHOWN]}... ({len(message):,} characters)"
 
 
 def shell_quoted(name: str) -> str:
-    """Return a name as a shell takes it, for a command in a message; "NAME" for a long one.
+    """Return a name quoted for a shell, or "NAME" if it is too long to show.
 
-    Example:
-        >>> shell_quoted("two words"), shell_quoted("x" * 1000)
-        ("'two words'", 'NAME')
+    Examples
+    --------
+    >>> shell_quoted("two words"), shell_quoted("x" * 1000)
+    ("'two words'", 'NAME')
     """
     return shlex.quote(name) if len(name) <= SHOWN else "NAME"
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration for people.
+    """Return a duration in seconds as text with a suitable unit.
 
-    Example:
-        >>> format_duration(12.3), format_duration(90), format_duration(7200)
-        ('12 s', '1.5 min', '2.0 h')
+    Examples
+    --------
+    >>> format_duration(12.3), format_duration(90), format_duration(7200)
+    ('12 s', '1.5 min', '2.0 h')
     """
     if seconds >= 5400:
         return f"{seconds / 3600:.1f} h"
@@ -59,10 +63,11 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(count: float | None) -> str:
-    """Return an amount of memory for people.
+    """Return a number of bytes as text in gigabytes.
 
-    Example:
-        >>> format_bytes(1.5e9), format_bytes(None)
-        ('1.50 GB', 'an unknown amount')
+    Examples
+    --------
+    >>> format_bytes(1.5e9), format_bytes(None)
+    ('1.50 GB', 'an unknown amount')
     """
     return "an unknown amount" if count is None else f"{count / 1e9:.2f} GB"

@@ -1,4 +1,4 @@
-"""The pages of the documentation that errors and `--help` name: `biv docs PAGE` shows them."""
+"""Pages of the documentation, which `biv docs PAGE` shows and errors and `--help` name."""
 
 from __future__ import annotations
 
@@ -24,89 +24,94 @@ PAGE_OF = {
     "--epsilon": "epsilon",
     "process_group": "distributed",
 }
-"""Where an argument is explained, of those that people have to think about."""
+"""Page that explains an argument, for arguments whose choice needs an explanation."""
 
 
 def argument_hint(argument: str) -> str:
-    """What to append to an error about an argument; nothing if it has no page.
+    """Return the end of an error about an argument, which names its page; "" if it has none.
 
-    Example:
-        >>> "variance must be non-negative; got -1" + argument_hint("variance")
-        'variance must be non-negative; got -1 (see: biv docs error-bars)'
-        >>> argument_hint("dim")
-        ''
+    Examples
+    --------
+    >>> "variance must be non-negative; got -1" + argument_hint("variance")
+    'variance must be non-negative; got -1 (see: biv docs error-bars)'
+    >>> argument_hint("dim")
+    ''
     """
     page = PAGE_OF.get(argument)
     return "" if page is None else page_hint(page)
 
 
 def page_hint(page: str) -> str:
-    """What to append to a message that this page helps with."""
+    """Return the end of a message that a page explains."""
     return f" (see: biv docs {page})"
 
 
 @contextmanager
 def errors_point_to(page: str) -> Iterator[None]:
-    """Errors of values and files that leave here name the page, unless they name one already.
+    """Append a page to errors raised inside, unless they name a page already.
 
-    It decorates functions too; not those that call what users wrote, whose errors are their own.
+    It works as a context manager and as a decorator. Do not decorate functions that call users'
+    code, because errors of that code would name the page too.
 
-    Example:
-        >>> @errors_point_to("images")
-        ... def read(size):
-        ...     raise ValueError(f"size must be positive; got {size}")
-        >>> read(-1)
-        Traceback (most recent call last):
-        ValueError: size must be positive; got -1 (see: biv docs images)
+    Examples
+    --------
+    >>> @errors_point_to("images")
+    ... def read(size):
+    ...     raise ValueError(f"size must be positive; got {size}")
+    >>> read(-1)
+    Traceback (most recent call last):
+    ValueError: size must be positive; got -1 (see: biv docs images)
     """
     try:
         yield
     except (ValueError, TypeError, FileNotFoundError) as error:
-        said = error.args[0] if len(error.args) == 1 else None
-        if isinstance(said, str) and "biv docs" not in said:
-            error.args = (said + page_hint(page),)
+        message = error.args[0] if len(error.args) == 1 else None
+        if isinstance(message, str) and "biv docs" not in message:
+            error.args = (message + page_hint(page),)
         raise
 
 
 def folder() -> Path:
-    """Where the pages are: in an installed package beside its modules, in a clone in docs."""
-    here = Path(__file__).parent.parent
-    for path in (here / "docs", here.parent.parent / "docs"):
+    """Return the folder of the pages, in the installed package or in a clone."""
+    package = Path(__file__).parent.parent
+    for path in (package / "docs", package.parent.parent / "docs"):
         if (path / "index.md").is_file():
             return path
     raise FileNotFoundError("the pages are not installed with this package")
 
 
 def titles() -> dict[str, str]:
-    """The pages by name, such as "epsilon" or "paper/fig03", and the title of each.
+    """Return the title of each page by its name, such as "epsilon" or "paper/fig03".
 
-    In the order in which the first page names them. The reference is not among them (`help(biv)`
-    has it), nor what only the site puts together.
+    The pages are in the order in which the index links to them. The reference is left out, because
+    `help(biv)` shows it, and so are pages that only the site assembles.
     """
     root = folder()
-    first = (root / "index.md").read_text(encoding="utf-8")
+    index = (root / "index.md").read_text(encoding="utf-8")
     paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.md"))}
-    found = {}
-    for name in sorted(paths, key=lambda name: first.find(f"]({name})")):
+    pages = {}
+    for name in sorted(paths, key=lambda name: index.find(f"]({name})")):
         text = paths[name].read_text(encoding="utf-8")
         if not name.startswith("api/") and "```{include}" not in text:
             short = name.removesuffix(".md").removesuffix("/index")
-            found[short] = text.partition("\n")[0].removeprefix("# ")
-    return found
+            pages[short] = text.partition("\n")[0].removeprefix("# ")
+    return pages
 
 
 def read(name: str) -> str:
-    """The text of a page, without what only the site makes something of.
+    """Return the text of a page, without the directives of the site.
 
-    Raises:
-        ValueError: There is none of that name.
+    Raises
+    ------
+    ValueError
+        If there is no page of that name.
     """
     known = titles()
     if name not in known:
-        meant = [page for page in known if page.endswith(f"/{name}")]
-        near = meant or difflib.get_close_matches(name, known, n=3)
-        hint = f": {' or '.join(near)}?" if near else "; without a name, `biv docs` lists them"
+        same_end = [page for page in known if page.endswith(f"/{name}")]
+        similar = same_end or difflib.get_close_matches(name, known, n=3)
+        hint = f": {' or '.join(similar)}?" if similar else "; `biv docs` lists the pages"
         raise ValueError(f"there is no page {name!r}{hint}")
-    own, of_folder = folder() / f"{name}.md", folder() / name / "index.md"
-    text = (own if own.exists() else of_folder).read_text(encoding="utf-8")
+    file, index = folder() / f"{name}.md", folder() / name / "index.md"
+    text = (file if file.exists() else index).read_text(encoding="utf-8")
     return re.sub(r"\n```\{toctree\}\n.*?\n```\n", "", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Progress, for people: nothing off a terminal, and nothing for work of a moment."""
+"""Progress bars, which are shown only on a terminal and only for work that takes a while."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 from tqdm import tqdm
 
-PATIENCE = 2.0  # seconds before a bar is worth showing
+DELAY = 2.0  # seconds before a bar is shown
 
 
 def progress_bar(
-    total: int | None, what: str, *, enabled: bool = True, done: int = 0, unit: str = "step"
+    total: int | None, label: str, *, enabled: bool = True, done: int = 0, unit: str = "step"
 ) -> tqdm[Any]:
-    """A bar over `total` steps with the time left, or a count where there is no total.
+    """Return a bar over `total` steps with the remaining time, or a count if `total` is None.
 
-    It is silent where stderr is not a terminal.
+    Nothing is shown if stderr is not a terminal.
     """
     return tqdm(
         total=total,
         initial=done,
-        desc=what,
+        desc=label,
         unit=unit,
-        delay=PATIENCE,
+        delay=DELAY,
         dynamic_ncols=True,
         leave=False,
         disable=None if enabled else True,

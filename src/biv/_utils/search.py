@@ -8,26 +8,26 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-REFINEMENTS = 6  # of a grid of 33, sixteen times finer each
-STEPS = 40  # halvings: fifty decades of bracket come down to a relative width of 1e-10
+REFINEMENTS = 6  # each makes the grid of 33 points sixteen times finer
+STEPS = 40  # halvings, which reduce a bracket of fifty decades to a relative width of 1e-10
 
 
 def smallest_where(holds: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
-    """The smallest x in (low, high] where a monotone condition holds, elementwise.
+    """Return the smallest x in (low, high] at which a monotone condition holds, elementwise.
 
-    `holds` is False below some x and True from there on, and is True at `high`; the number returned
-    is one where it was seen to hold. Has no branch on a value, so it compiles and vmaps.
+    `holds` must be False below some x, True from there on, and True at `high`. It was evaluated to
+    True at the returned x. There is no branch on a value, so that this compiles and vmaps.
     """
     low, high = low.log(), high.log()
     for _ in range(STEPS):
         middle = (low + high) / 2
-        held = holds(middle.exp())
-        low, high = torch.where(held, low, middle), torch.where(held, middle, high)
+        is_true = holds(middle.exp())
+        low, high = torch.where(is_true, low, middle), torch.where(is_true, middle, high)
     return high.exp()
 
 
 def root(excess: Callable[[Tensor], Tensor], high: Tensor) -> float:
-    """Where a decreasing function of a variance falls to 0, below `high`; 0 if it starts below."""
+    """Return the root of a decreasing function in [0, high]; 0 if it is not positive near 0."""
     if not bool(high > 0):
         return 0.0
     low = high * 1e-40
@@ -37,7 +37,7 @@ def root(excess: Callable[[Tensor], Tensor], high: Tensor) -> float:
 
 
 def argmin(function: Callable[[Tensor], Tensor], low: float, high: float) -> float:
-    """Where a function is lowest between bounds, by ever finer grids on a logarithmic scale."""
+    """Return the minimizer of a function in [low, high], by refining a logarithmic grid."""
     for _ in range(REFINEMENTS):
         grid = torch.logspace(math.log10(low), math.log10(high), 33, dtype=torch.float64)
         best = int(function(grid).argmin())

@@ -1,4 +1,4 @@
-"""Whether `torchrun` has started this process, found out without loading PyTorch."""
+"""Detection of processes started by `torchrun`, without loading PyTorch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 
 def launched_by_torchrun() -> bool:
-    """Whether this process is one of ``torchrun``'s.
+    """Return whether ``torchrun`` started this process.
 
-    The variable is the one that :func:`torch.distributed.is_torchelastic_launched` looks at.
+    :func:`torch.distributed.is_torchelastic_launched` reads the same environment variable.
     """
     return "TORCHELASTIC_RUN_ID" in os.environ

@@ -1,7 +1,8 @@
-"""JSON from files that may be damaged or hostile: converted to types, or refused by file and place.
+"""Reading of JSON files that may be damaged or malicious, and conversion to typed values.
 
-A type is a dataclass, a NamedTuple or a TypedDict, whose annotations msgspec holds every value to.
-Neither NaN nor infinity is valid. No code of a file is run.
+A type is a dataclass, a NamedTuple or a TypedDict. msgspec checks every value against its
+annotations, and an error names the file and the place in it. NaN and infinity are invalid. Reading
+a file never runs code from it.
 """
 
 from __future__ import annotations
@@ -22,20 +23,19 @@ MAX_BYTES = 1 << 28
 T = TypeVar("T")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-# Of reports and fits, which multiply them: what a few times as much is finite of.
-LARGEST_STORED = 1e300
+LARGEST_STORED = 1e300  # reports and fits multiply stored numbers, and the product must be finite
 Number = Annotated[float, msgspec.Meta(ge=-LARGEST_STORED, le=LARGEST_STORED)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST_STORED)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_STORED)]
 Scalar = str | int | float | bool | None
 
-# What reading a damaged file may raise after its types have been checked. A warning is there for
-# those who turn warnings into errors.
+# Errors that reading a damaged file may raise after its types have been checked. RuntimeWarning is
+# included because users may turn warnings into errors.
 FAILURES = (
     ArithmeticError,
     AttributeError,
     LookupError,
-    RuntimeError,  # with RecursionError; torch raises it for parameters of another shape
+    RuntimeError,  # includes RecursionError; torch raises it for parameters of another shape
     RuntimeWarning,
     TypeError,
     ValueError,
@@ -43,56 +43,60 @@ FAILURES = (
 
 
 class DamagedFileError(ValueError):
-    """A file whose content cannot be used; the message names it."""
+    """The content of a file cannot be used; the message names the file."""
 
 
 @contextmanager
 def errors_name_file(name: object, what: str = "is damaged") -> Iterator[None]:
-    """Name the file that an error inside is about.
+    """Turn errors raised inside into an error that names the file.
 
-    Raises:
-        DamagedFileError: Something failed inside.
+    Raises
+    ------
+    DamagedFileError
+        If one of `FAILURES` was raised inside.
     """
     try:
         yield
     except DamagedFileError:
         raise
     except FAILURES as error:
-        raise DamagedFileError(f"{name} {what}: {_said(error)}") from error
+        raise DamagedFileError(f"{name} {what}: {_describe_error(error)}") from error
 
 
-def _said(error: BaseException) -> str:
-    """Return what is wrong, after the place in the JSON if that is known."""
+def _describe_error(error: BaseException) -> str:
+    """Return the message of an error, preceded by the place in the JSON if that is known."""
     if isinstance(error, KeyError):
         return f"{shortened(error.args[0])} is missing"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    said, _, place = str(error).replace("`", "").partition(" - at $")
-    said = re.sub(r"^Expected (.*), got (.*)$", r"must be \1; got \2", message_of(said))
+    message, _, place = str(error).replace("`", "").partition(" - at $")
+    message = re.sub(r"^Expected (.*), got (.*)$", r"must be \1; got \2", message_of(message))
     place = place.lstrip(".")
     if not place:
-        return said or type(error).__name__
-    return f"{place} {said}" if said.startswith("must be") else f"{place}: {said}"
+        return message or type(error).__name__
+    return f"{place} {message}" if message.startswith("must be") else f"{place}: {message}"
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """Return what JSON says as a type; an error names the place in the JSON.
+    """Convert decoded JSON to a type; an error names the place in the JSON.
 
-    Example:
-        >>> convert([1, 2.5], tuple[float, float])
-        (1.0, 2.5)
+    Examples
+    --------
+    >>> convert([1, 2.5], tuple[float, float])
+    (1.0, 2.5)
     """
     return msgspec.convert(value, kind)
 
 
 def to_json(value: Any) -> Any:
-    """Return a dataclass, or whatever holds some, as `json.dumps` takes it; `convert` reads it.
+    """Return dataclasses and containers of them as values that `json.dumps` accepts.
 
-    NaN and infinity become None, which JSON has in their place.
+    :func:`convert` is the inverse. NaN and infinity become None, because JSON has neither.
 
-    Example:
-        >>> to_json({"a": (1, np.float64(2.5), float("nan"))})
-        {'a': [1, 2.5, None]}
+    Examples
+    --------
+    >>> to_json({"a": (1, np.float64(2.5), float("nan"))})
+    {'a': [1, 2.5, None]}
     """
     return _finite(msgspec.to_builtins(value, enc_hook=_builtin))
 
@@ -100,7 +104,7 @@ def to_json(value: Any) -> Any:
 def _builtin(value: Any) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 def _finite(value: Any) -> Any:
@@ -112,7 +116,7 @@ def _finite(value: Any) -> Any:
 
 
 def decode(content: str | bytes, kind: type[T]) -> T:
-    """Return JSON as a type; an error names the place in the JSON."""
+    """Decode JSON to a type; an error names the place in the JSON."""
     return msgspec.json.decode(content, type=kind)
 
 
@@ -128,22 +132,31 @@ def parse(
     *,
     what: str = "is damaged",
 ) -> T:
-    """Return the content of a JSON file as a type.
+    """Convert the content of a JSON file to a type.
 
-    Args:
-        name: Name of the file, for errors.
-        content: Content of the file.
-        kind: What it must be.
-        form: What its "format" must be; None if it has none.
-        what: Is said of a file that is something else.
+    Parameters
+    ----------
+    name : object
+        Name of the file, for errors.
+    content : str or bytes
+        Content of the file.
+    kind : type
+        Type of the result.
+    form : str or None, default=None
+        Expected value of its "format"; None if the file has no format.
+    what : str, default="is damaged"
+        Statement about a file that is invalid, which follows its name in the error.
 
-    Raises:
-        DamagedFileError: It is something else.
+    Raises
+    ------
+    DamagedFileError
+        If the content is not valid JSON of this type and format.
 
-    Example:
-        >>> parse("a.json", '[1, "x"]', list[float])
-        Traceback (most recent call last):
-        biv._utils.typed_json.DamagedFileError: a.json is damaged: [1] must be float; got str
+    Examples
+    --------
+    >>> parse("a.json", '[1, "x"]', list[float])
+    Traceback (most recent call last):
+    biv._utils.typed_json.DamagedFileError: a.json is damaged: [1] must be float; got str
     """
     with errors_name_file(name, what):
         if form is not None:
@@ -152,15 +165,17 @@ def parse(
 
 
 def read(path: Path, kind: type[T], form: str | None = None, *, what: str = "is damaged") -> T:
-    """Return what a JSON file holds as a type; see :func:`parse`."""
+    """Read a JSON file and convert it to a type; see :func:`parse`."""
     return parse(path, read_bytes(path), kind, form, what=what)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file of reasonable size.
+    """Return the content of a file of at most 256 MiB.
 
-    Raises:
-        DamagedFileError: It is no regular file, or larger than 256 MiB.
+    Raises
+    ------
+    DamagedFileError
+        If it is not a regular file, or is larger than that.
     """
     if not path.is_file():
         raise DamagedFileError(f"{path} must be a regular file")
@@ -169,19 +184,21 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def require_format(name: object, found: object, form: str) -> None:
-    """Check the version of a file's format, the number that it ends with.
+def require_format(name: object, actual: object, form: str) -> None:
+    """Check that a file has the expected format, which ends with a version number.
 
-    Raises:
-        DamagedFileError: It is another; if it is newer, the message says so.
+    Raises
+    ------
+    DamagedFileError
+        If the format differs. If its version is newer, the message says so.
     """
-    if found == form:
+    if actual == form:
         return
-    stem, _, own = form.rpartition(" ")
-    number = found.removeprefix(f"{stem} ") if isinstance(found, str) else ""
-    if number.isdecimal() and (len(number), number) > (len(own), own):
+    stem, _, version = form.rpartition(" ")
+    number = actual.removeprefix(f"{stem} ") if isinstance(actual, str) else ""
+    if number.isdecimal() and (len(number), number) > (len(version), version):
         raise DamagedFileError(
-            f"{name} was written by a newer biv (format {shortened(found)}; this version reads "
+            f"{name} was written by a newer biv (format {shortened(actual)}; this version reads "
             f"{form!r}): upgrade biv"
         )
-    raise DamagedFileError(f"{name} must be a {form!r}; got {shortened(found)}")
+    raise DamagedFileError(f"{name} must be a {form!r}; got {shortened(actual)}")

@@ -1,4 +1,4 @@
-"""Checks of arguments. Every error names the argument, the value found and the value expected."""
+"""Checks of arguments. Every error names the argument, what was expected and what was found."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from biv._utils.messages import shortened
 from biv._utils.pages import PAGE_OF, argument_hint, page_hint
 
 BAD_ROWS_SHOWN = 3
-DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that torch computes in
-LARGEST_INTEGER = 2**32 - 1  # of a setting, and the largest seed of NumPy: more cannot be meant
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # torch computes in these
+LARGEST_INTEGER = 2**32 - 1  # largest integer setting, because it is NumPy's largest seed
 
 
 def values_are_readable() -> bool:
-    """Whether Python may look at the values of a tensor here.
+    """Return whether Python code may read the values of tensors at this point.
 
-    False while compiling and inside `torch.func` transforms, where a branch on a value either
-    breaks the graph or has no meaning.
+    It may not while compiling or inside `torch.func` transforms, because a branch on a value would
+    break the graph or have no meaning there.
     """
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 class Range(NamedTuple):
-    """What a number may be; `limit` is excluded from above unless `closed`."""
+    """Interval of valid numbers; it includes `limit` only if `closed`."""
 
     least: float = -math.inf
     open_below: bool = False
@@ -39,7 +39,7 @@ class Range(NamedTuple):
     closed: bool = False
 
     def __contains__(self, number: object) -> bool:
-        # A NaN fails every comparison, which is what we want of it.
+        # NaN fails every comparison, and so is in no range.
         assert isinstance(number, float)
         above = number > self.least if self.open_below else number >= self.least
         return above and (number <= self.limit if self.closed else number < self.limit)
@@ -60,8 +60,8 @@ POSITIVE = Range(0.0, open_below=True)
 
 
 def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
-    """A real number in its range, as a float; a 0-d tensor of one stays a tensor."""
-    if type(value) is float and value in allowed:  # by far the commonest, in every step of a loop
+    """Check a real number and return it as a float, or as a 0-d tensor if it was one."""
+    if type(value) is float and value in allowed:  # the usual case, made fast for training loops
         return value + 0.0
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
@@ -72,7 +72,7 @@ def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
         number = float(value)
     elif isinstance(value, (int, float, Real)) and not isinstance(value, bool):
         try:
-            number = value = float(value) + 0.0  # -0.0 would turn the sign of a reciprocal round
+            number = value = float(value) + 0.0  # turns -0.0, whose reciprocal is -inf, into 0.0
         except OverflowError:
             raise ValueError(
                 f"{name} must be {allowed}; got an integer too large for a float{_page(name)}"
@@ -85,17 +85,17 @@ def real_number(name: str, value: object, allowed: Range) -> float | Tensor:
 
 
 def _page(name: str) -> str:
-    # One number of that name is the variance of a noise model, which error bars have no part in.
+    # A single number named "variance" belongs to a noise model; the page is about error bars.
     return "" if name == "variance" else argument_hint(name)
 
 
 def _loss_page(name: str) -> str:
-    # Which shapes and tensors a loss takes; where error bars come from is not the question.
+    # These errors are about shapes and tensors, which the page of the loss explains.
     return page_hint("loss") if name in PAGE_OF else ""
 
 
 def integer(name: str, value: object, *, at_least: int, at_most: int = LARGEST_INTEGER) -> int:
-    """An integer of any kind, NumPy's too; a truth value is none."""
+    """Check an integer of any type but bool, and return it as an int."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -103,15 +103,16 @@ def integer(name: str, value: object, *, at_least: int, at_most: int = LARGEST_I
     if number is None:
         raise TypeError(f"{name} must be an integer >= {at_least}; got {describe(value)}")
     if number < at_least:
-        raise ValueError(f"{name} must be an integer >= {at_least}; got {_shown(number)}")
+        raise ValueError(f"{name} must be an integer >= {at_least}; got {_shortened(number)}")
     if number > at_most:
-        raise ValueError(f"{name} must be an integer of at most {at_most:,}; got {_shown(number)}")
+        raise ValueError(f"{name} must be an integer <= {at_most:,}; got {_shortened(number)}")
     return number
 
 
-def _shown(number: int) -> str:
-    # Python refuses to write out thousands of digits.
-    return str(number) if number.bit_length() < 100 else f"one of {number.bit_length()} bits"
+def _shortened(number: int) -> str:
+    # Python refuses to print thousands of digits.
+    bits = number.bit_length()
+    return str(number) if bits < 100 else f"an integer of {bits} bits"
 
 
 def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
@@ -124,17 +125,22 @@ def _constant_scalar(name: str, value: Tensor, allowed: Range) -> None:
 
 
 def check_one_of(name: str, value: object, allowed: Collection[object], more: str = "") -> None:
-    """One of some words or truth values, NumPy's too.
+    """Check that an argument is one of the allowed strings or booleans.
 
-    Args:
-        name: Name of the argument.
-        value: What it is.
-        allowed: What it may be.
-        more: What else it may be, for the message.
+    Parameters
+    ----------
+    name : str
+        Name of the argument.
+    value : object
+        Value of the argument.
+    allowed : collection
+        Allowed values.
+    more : str, default=""
+        Other values that the caller allows, appended to the list in the error.
     """
     try:
-        known = value in frozenset(allowed)  # by its hash: arrays and pandas.NA are never "equal"
-    except TypeError:  # it has none
+        known = value in frozenset(allowed)  # arrays and pandas.NA have no usable `==`
+    except TypeError:  # not hashable
         known = False
     if not known:
         names = ", ".join(map(repr, allowed))
@@ -142,7 +148,7 @@ def check_one_of(name: str, value: object, allowed: Collection[object], more: st
 
 
 def generator(value: object) -> np.random.Generator:
-    """A source of randomness of NumPy's; never a seed, never a global one."""
+    """Check that an argument is a NumPy generator, and return it; seeds are invalid."""
     if not isinstance(value, np.random.Generator):
         raise TypeError(
             "generator must be a numpy.random.Generator, such as numpy.random.default_rng(0); "
@@ -152,13 +158,13 @@ def generator(value: object) -> np.random.Generator:
 
 
 def floating_tensor(name: str, value: object) -> Tensor:
-    """A real floating-point tensor."""
+    """Check that an argument is a dense tensor of a floating-point dtype, and return it."""
     if not isinstance(value, Tensor):
         fix = f": use torch.as_tensor({name})" if isinstance(value, (np.ndarray, list)) else ""
         raise TypeError(
             f"{name} must be a torch.Tensor; got {describe(value)}{fix}{_loss_page(name)}"
         )
-    if value.dtype not in DTYPES:  # 8 bits are a format to store, with hardly any operations
+    if value.dtype not in DTYPES:  # 8-bit dtypes are for storage and support few operations
         fix = "" if value.is_complex() else f": use {name}.float()"
         raise TypeError(
             f"{name} must have a floating-point dtype such as torch.float32; got {value.dtype}{fix}"
@@ -167,7 +173,7 @@ def floating_tensor(name: str, value: object) -> Tensor:
 
 
 def dense_tensor(name: str, value: Tensor) -> Tensor:
-    """A tensor whose elements are all there, in one block."""
+    """Check that a tensor is neither sparse nor nested, and return it."""
     if value.layout != torch.strided or value.is_nested:
         layout = "nested" if value.is_nested else value.layout
         fix = "" if value.is_nested else f": use {name}.to_dense()"
@@ -176,7 +182,7 @@ def dense_tensor(name: str, value: Tensor) -> Tensor:
 
 
 def bool_tensor(name: str, value: object) -> Tensor:
-    """A tensor of dtype bool."""
+    """Check that an argument is a dense tensor of dtype bool, and return it."""
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         raise TypeError(
             f"{name} must be a torch.Tensor of dtype torch.bool, True where an element is used; "
@@ -186,24 +192,24 @@ def bool_tensor(name: str, value: object) -> Tensor:
 
 
 def check_no_grad(name: str, value: Tensor) -> None:
-    """A tensor that no gradient flows to: weights are constants of a loss."""
+    """Check that a tensor does not require grad; weights are constants of a loss."""
     if value.requires_grad:
         raise ValueError(
-            f"{name} must not require grad: it sets the weights, which are constants of the loss; "
+            f"{name} must not require grad, because the weights are constants of the loss; "
             f"got requires_grad=True: use {name}.detach(){_loss_page(name)}"
         )
 
 
 def check_same_device(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
-    """Two tensors on one device."""
+    """Check that two tensors are on the same device."""
     if value.device != like.device:
         raise ValueError(
-            f"{name} must be on the device of {like_name}, {like.device}; got {value.device}"
+            f"{name} must be on the same device as {like_name}, {like.device}; got {value.device}"
         )
 
 
 def check_same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
-    """Two tensors of equal shape; nothing is broadcast."""
+    """Check that two tensors have equal shapes; nothing is broadcast."""
     if value.shape != like.shape:
         raise ValueError(
             f"{name} must have the shape of {like_name}, {tuple(like.shape)}; "
@@ -213,13 +219,13 @@ def check_same_shape(name: str, value: Tensor, like_name: str, like: Tensor) -> 
 
 
 def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
-    """`value` at the shape of `like`: equal already, or (N, 1) beside (N, D)."""
+    """Return `value` at the shape of `like`; it must have that shape, or (N, 1) for (N, D)."""
     if value.ndim == like.ndim == 2 and value.shape == (like.shape[0], 1):
         return value.expand(like.shape)
     if value.shape != like.shape:
-        one_a_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
+        one_per_row = f" or ({like.shape[0]}, 1)" if like.ndim == 2 and like.shape[1] != 1 else ""
         raise ValueError(
-            f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_a_row}; "
+            f"{name} must have the shape of {like_name}, {tuple(like.shape)}{one_per_row}; "
             f"got {tuple(value.shape)}{_reshape_hint(name, value, like_name, like)}"
             f"{_loss_page(name)}"
         )
@@ -227,13 +233,13 @@ def expanded(name: str, value: Tensor, like_name: str, like: Tensor) -> Tensor:
 
 
 def _reshape_hint(name: str, value: Tensor, like_name: str, like: Tensor) -> str:
-    # What is said here must hold for arrays too.
+    # The advice must be valid for arrays too.
     if value.ndim == 1 and like.ndim == 2 and value.shape[0] == like.shape[0]:
         return f": use {name}.reshape(-1, 1)"
     if value.ndim == 2 and like.ndim == 1 and value.shape == (like.shape[0], 1):
         return f": use {name}.reshape(-1)"
     if value.ndim == 0:
-        return f": give one an element, such as torch.full_like({like_name}, ...)"
+        return f": pass one value per element, such as torch.full_like({like_name}, ...)"
     return f": expand {name} to that shape first" if _broadcasts(value, like) else ""
 
 
@@ -245,23 +251,23 @@ def _broadcasts(value: Tensor, like: Tensor) -> bool:
     return True
 
 
-def check_elements(name: str, value: Tensor, good: Tensor, expected: str) -> None:
-    """Every element is `good`; the error shows the first bad ones."""
-    if bool(good.all()):
+def check_elements(name: str, value: Tensor, is_valid: Tensor, expected: str) -> None:
+    """Check that all elements are valid; the error shows the first invalid ones."""
+    if bool(is_valid.all()):
         return
-    bad = (~good).nonzero()
-    shown = ", ".join(f"{value[tuple(i)].item():g} at {_index(i)}" for i in bad[:BAD_ROWS_SHOWN])
-    rest = f" ({len(bad)} bad elements in all)" if len(bad) > BAD_ROWS_SHOWN else ""
-    raise ValueError(f"{name} must be {expected}; got {shown}{rest}{argument_hint(name)}")
+    bad = (~is_valid).nonzero()
+    first = ", ".join(f"{value[tuple(i)].item():g} at {_index(i)}" for i in bad[:BAD_ROWS_SHOWN])
+    count = f" ({len(bad)} invalid elements in all)" if len(bad) > BAD_ROWS_SHOWN else ""
+    raise ValueError(f"{name} must be {expected}; got {first}{count}{argument_hint(name)}")
 
 
 def _index(position: Tensor) -> str:
-    where = position.tolist()
-    return f"index {where[0] if len(where) == 1 else tuple(where)}" if where else "its one element"
+    index = position.tolist()
+    return f"index {index[0] if len(index) == 1 else tuple(index)}" if index else "its one element"
 
 
 def describe(value: object) -> str:
-    """What an argument is, for a message."""
+    """Return a short description of an argument for an error."""
     if isinstance(value, Tensor):
         return f"a tensor of dtype {value.dtype} and shape {tuple(value.shape)}"
     if isinstance(value, np.ndarray):

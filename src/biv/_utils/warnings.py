@@ -12,10 +12,10 @@ _PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning whose location is the first caller outside of this package.
+    """Issue a warning whose location is the first caller outside this package.
 
-    A fixed `stacklevel` would be wrong as soon as a function is added to or removed from the call
-    path. `skip_file_prefixes` of :func:`warnings.warn` does the same from Python 3.12 on.
+    A fixed `stacklevel` would become wrong whenever a function is added to the call path or removed
+    from it. From Python 3.12 on, `skip_file_prefixes` of :func:`warnings.warn` does the same.
     """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_internal(frame.f_code.co_filename):
@@ -24,5 +24,5 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _is_internal(filename: str) -> bool:
-    # contextlib stands between a function decorated with a context manager and its caller.
+    # A frame of contextlib lies between a function decorated with a context manager and its caller.
     return filename.startswith(_PACKAGE) or filename == contextlib.__file__

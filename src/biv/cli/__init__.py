@@ -108,7 +108,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"biv {metadata.version('biv')}")
-    parser.set_defaults(helps="command")
+    parser.set_defaults(help_page="command")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     chosen = next((argument for argument in given if not argument.startswith("-")), None)
     for name, command in COMMANDS.items():
@@ -129,7 +129,7 @@ def _failed(error: Exception, options: argparse.Namespace) -> int:
 
     said = render_text(error, OPTIONS)
     helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
-    about = "command" if isinstance(error, FileNotFoundError) else options.helps
+    about = "command" if isinstance(error, FileNotFoundError) else options.help_page
     print(f"biv: {said}{pages.page_hint(about) if helps else ''}", file=sys.stderr)
     return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError)) else 2
 

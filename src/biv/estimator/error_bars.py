@@ -73,7 +73,7 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
-    value = arrays.real_numbers(name, given)
+    value = arrays.to_real_numbers(name, given)
     rows = len(y)
     if value.ndim == 0:
         value = np.broadcast_to(value, (rows,))

@@ -498,7 +498,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             R², the mean over outputs.
         """
         predicted = self.predict(X)
-        labels = arrays.real_numbers("y", y)
+        labels = arrays.to_real_numbers("y", y)
         arrays.check_magnitude("y", labels, arrays.LARGEST)
         if labels.size != predicted.size or len(labels) != len(predicted):
             raise ValueError(f"y must have shape {predicted.shape}; got {labels.shape}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from biv._utils import validation
-from biv._utils.arrays import real_numbers
+from biv._utils.arrays import to_real_numbers
 from biv._utils.pages import errors_point_to
 from biv.labels._noisy_labels import (
     Array,
@@ -91,8 +91,8 @@ def _state(state: Any) -> tuple[Array, Array]:
                 f"got {validation.describe(state)}"
             )
         mean, covariance = found
-    m = real_numbers("mean", mean).reshape(-1)  # a column vector, in some libraries
-    p = np.atleast_2d(real_numbers("covariance", covariance))
+    m = to_real_numbers("mean", mean).reshape(-1)  # a column vector, in some libraries
+    p = np.atleast_2d(to_real_numbers("covariance", covariance))
     if p.shape != (len(m), len(m)):
         raise ValueError(
             f"a covariance must have shape ({len(m)}, {len(m)}), as its mean has {len(m)} numbers; "
@@ -108,7 +108,7 @@ def _weights(component: int | Sequence[float], size: int) -> Array:
             raise ValueError(f"component must be one of {size}, from 0 on; got {place}")
         one: Array = np.eye(size)[place]
         return one
-    h = real_numbers("component", component)
+    h = to_real_numbers("component", component)
     if h.shape != (size,):
         raise ValueError(f"component must be a number or {size} weights; got shape {h.shape}")
     return h

@@ -50,7 +50,7 @@ def inverse_variance_weights(variance: Array, epsilon: float | Array = 0.0) -> A
     >>> inverse_variance_weights(np.array([0.0, 0.75, np.inf]), epsilon=0.25)
     array([4., 1., 0.])
     """
-    tensor = arrays.variances("variance", variance)
+    tensor = arrays.to_variances("variance", variance)
     tensor = tensor.to(arrays.at_least_float32(tensor.dtype))
     offset = _broadcastable_epsilon(epsilon, tensor)
     shifted = tensor + offset
@@ -92,7 +92,7 @@ def cutoff_weights(variance: Array, threshold: float | Tensor) -> Array:
     >>> cutoff_weights(np.array([0.5, 1.0, 2.0]), threshold=1.0)
     array([1., 0., 0.])
     """
-    tensor = arrays.variances("variance", variance)
+    tensor = arrays.to_variances("variance", variance)
     limit = positive_threshold(threshold)
     weights: Array = arrays.to_kind_of(variance, (tensor < limit).to(tensor.dtype))
     return weights

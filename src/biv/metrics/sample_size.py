@@ -43,7 +43,7 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
         >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]), epsilon=0.5)
         3.0
     """
-    v = arrays.variances("variance", variance).detach().double().flatten()
+    v = arrays.to_variances("variance", variance).detach().double().flatten()
     offset = float(validation.real_number("epsilon", epsilon, validation.NON_NEGATIVE))
     return float(weights.kish(relative_weights(v, offset).square(), (0,)))
 
@@ -69,7 +69,7 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
         >>> steady_epsilon(0.5, np.ones(100))
         0.5
     """
-    v = arrays.variances("variance", variance).detach().double().flatten()
+    v = arrays.to_variances("variance", variance).detach().double().flatten()
     least = float(validation.real_number("estimate", estimate, validation.NON_NEGATIVE))
     limit = arrays.LARGEST**2
     validation.check_elements(

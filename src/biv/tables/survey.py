@@ -122,7 +122,7 @@ class Reader:
         for column in self.schema.columns:
             if column.kind == "number":
                 huge = np.abs(frame[column.name].to_numpy()) > 1 / SQUARABLE
-                part.refuse(column.name, huge, f"at most {1 / SQUARABLE:g} in size")
+                part.refuse(column.name, huge, f"at most {1 / SQUARABLE:g} in magnitude")
         rows = Rows(frame, y, variance, weight, places, self.target.ends(part))
         drawn = np.random.default_rng([self.seed, number]).random(len(y))
         held_out = drawn < self.held_out_fraction

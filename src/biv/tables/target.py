@@ -119,7 +119,7 @@ class Target:
             huge &= ~np.isinf(variance)
         if weight is not None:
             huge &= weight > 0
-        part.refuse(self.name, huge, f"at most {LARGEST:g} in size")
+        part.refuse(self.name, huge, f"at most {LARGEST:g} in magnitude")
 
     def ends(self, part: Part) -> Floats | None:
         """The ends of the intervals, (N, 2), NaN where a cell is missing; None without any."""
