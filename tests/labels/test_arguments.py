@@ -1,4 +1,4 @@
-"""What functions of labels accept and refuse, and what they return."""
+"""Arguments that the functions of biv.labels accept and reject, and the types they return."""
 
 import pickle
 from types import SimpleNamespace
@@ -10,19 +10,19 @@ import torch
 from biv import labels
 
 
-def test_names_may_be_text_and_come_back_in_order():
-    found = labels.ratings(["b", "a", "b", "a"], [1.0, 2.0, 3.0, 6.0])
-    y, variance = pickle.loads(pickle.dumps(found))
-    assert np.array_equal(y, found.y)
-    assert np.array_equal(variance, found.variance)
-    assert found.items.tolist() == ["a", "b"]
-    assert found.y.tolist() == [4.0, 2.0]
+def test_items_may_be_text_and_are_returned_sorted():
+    result = labels.ratings(["b", "a", "b", "a"], [1.0, 2.0, 3.0, 6.0])
+    y, variance = pickle.loads(pickle.dumps(result))
+    assert np.array_equal(y, result.y)
+    assert np.array_equal(variance, result.variance)
+    assert result.items.tolist() == ["a", "b"]
+    assert result.y.tolist() == [4.0, 2.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_tensors_stay_tensors(dtype):
+def test_tensors_give_tensors_of_the_same_dtype(dtype):
     ones = torch.ones(3, dtype=dtype)
-    for found in (
+    for result in (
         labels.plus_minus(ones, ones, level=0.9),
         labels.interval(ones, 2 * ones),
         labels.asymmetric(ones, ones, 2 * ones),
@@ -30,27 +30,27 @@ def test_tensors_stay_tensors(dtype):
         labels.ensemble(torch.randn(5, 3, dtype=dtype), torch.ones(5, 3, dtype=dtype)),
         labels.bootstrapped(ones, ones, ones, gamma=0.9, terminal=torch.tensor([0, 1, 0])),
     ):
-        for tensor in found:
+        for tensor in result:
             assert tensor.dtype == dtype
             assert tensor.shape == (3,)
 
 
-def test_what_is_read_only_is_taken_too():
-    found = labels.bootstrapped(
+def test_read_only_arrays_are_accepted():
+    result = labels.bootstrapped(
         *np.broadcast_to(1.0, (3, 2)), gamma=0.5, terminal=np.broadcast_to([True, False], (2,))
     )
-    assert found.y.tolist() == [1.0, 1.5]
+    assert result.y.tolist() == [1.0, 1.5]
 
 
-def test_notes_stay_where_a_field_is_replaced():
-    found = labels.repeats(["a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0])
-    other = found._replace(variance=found.variance * 2)
-    assert (other.variance == 2 * found.variance).all()
-    assert (other.items == found.items).all()
-    assert (other.counts == found.counts).all()
+def test_replacing_a_field_keeps_items_and_counts():
+    result = labels.repeats(["a", "a", "b", "b"], [1.0, 2.0, 3.0, 5.0])
+    other = result._replace(variance=result.variance * 2)
+    assert (other.variance == 2 * result.variance).all()
+    assert (other.items == result.items).all()
+    assert (other.counts == result.counts).all()
 
 
-def test_a_terminal_state_is_not_looked_at():
+def test_the_value_of_a_terminal_state_is_ignored():
     y, variance = labels.bootstrapped(
         [1.0, 1.0], [np.nan, 2.0], [np.nan, 1.0], gamma=1.0, terminal=[True, False]
     )
@@ -70,7 +70,7 @@ def test_a_terminal_state_is_not_looked_at():
     ],
     ids=["scipy", "filterpy", "torch", "pair"],
 )
-def test_states_of_several_libraries(state):
+def test_states_of_several_libraries_are_read(state):
     assert labels.posterior(state, component=1) == (pytest.approx(2.0), pytest.approx(4.0))
     y, variance = labels.posterior([state] * 3, component=[1.0, -1.0])
     np.testing.assert_allclose(y, -1.0)
@@ -80,13 +80,13 @@ def test_states_of_several_libraries(state):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: labels.repeats([1, 2], [1.0, 2.0]), "two values at least"),
-        (lambda: labels.repeats([1, 1], [2.0, 2.0]), "spread is 0"),
-        (lambda: labels.repeats([1, 1], [2.0]), "two columns of equal length"),
+        (lambda: labels.repeats([1, 2], [1.0, 2.0]), "at least one item must have two values"),
+        (lambda: labels.repeats([1, 1], [2.0, 2.0]), "at least one item must differ; got a spread of 0"),
+        (lambda: labels.repeats([1, 1], [2.0]), "one-dimensional and of equal length"),
         (lambda: labels.repeats([], []), "must not be empty"),
         (lambda: labels.repeats([1, 1], [2.0, np.nan]), "got nan in row 1"),
-        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "got 2 groups without"),
-        (lambda: labels.ratings([1, 1], [1.0, 2.0], ["a", "b"]), "too few to tell"),
+        (lambda: labels.ratings([1, 1, 2, 2], [1.0, 2, 3, 4], ["a", "b", "c", "d"]), "got 2 groups of raters without"),
+        (lambda: labels.ratings([1, 1], [1.0, 2.0], ["a", "b"]), "at least as many ratings as items and raters .*; got 2 ratings of 1 items by 2 raters"),
         (lambda: labels.plus_minus([1.0], [-1.0]), "half_width must be non-negative"),
         (lambda: labels.asymmetric([1.0], [-1.0], [1.0]), "minus must be non-negative"),
         (lambda: labels.asymmetric([1.0], [1.0], [1.0, 2.0]), "plus must have the shape of y"),
@@ -94,13 +94,13 @@ def test_states_of_several_libraries(state):
         (lambda: labels.plus_minus([1.0], [1.0], level=1.0), "level must be in"),
         (lambda: labels.plus_minus([1.0, 2.0], [1.0, 2.0, 3.0]), "must have the shape"),
         (lambda: labels.interval([2.0], [1.0]), "at least as large as low"),
-        (lambda: labels.interval([2.0], [3.0, 4.0]), "of one shape"),
-        (lambda: labels.samples([[1.0, 2.0, 3.0]]), "must be 4 or more along axis -1; got 3"),
-        (lambda: labels.samples([1.0, 2.0, 3.0, 4.0], axis=1), "axis must be one of"),
+        (lambda: labels.interval([2.0], [3.0, 4.0]), "low and high must have the same shape"),
+        (lambda: labels.samples([[1.0, 2.0, 3.0]]), "must have at least 4 values along axis -1; got 3"),
+        (lambda: labels.samples([1.0, 2.0, 3.0, 4.0], axis=1), "axis 1 is out of bounds for values with 1 dimension"),
         (lambda: labels.ensemble([[1.0], [2.0]], [[1.0]]), "variances must have the shape"),
         (lambda: labels.posterior([(np.ones(2), np.eye(3))]), "must have shape"),
         (lambda: labels.posterior([(np.ones(1), -np.eye(1))]), "must not be negative"),
-        (lambda: labels.posterior([(np.ones(2), np.eye(2))], component=2), "one of 2"),
+        (lambda: labels.posterior([(np.ones(2), np.eye(2))], component=2), "component must be less than 2"),
         (lambda: labels.posterior([]), "must not be empty"),
         (lambda: labels.poll([1.5], [10]), "share must be in"),
         (lambda: labels.poll([0.5], [0]), "count must be positive"),
@@ -114,18 +114,18 @@ def test_states_of_several_libraries(state):
         (lambda: labels.ensemble([[1.0], [2.0]], correlation=1.0), "correlation must be in"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said(call, message):
+def test_invalid_arguments_are_rejected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_a_state_without_a_covariance_is_told():
+def test_a_state_without_a_covariance_is_rejected():
     with pytest.raises(TypeError, match="a state must have a mean"):
         labels.posterior([SimpleNamespace(mean=[1.0])])
 
 
 @pytest.mark.parametrize("centre", ["median", "mode"])
-def test_a_limit_is_a_label_to_ignore(centre):
-    found = labels.asymmetric([1.0, 2.0], [np.inf, 0.1], [0.5, 0.1], centre=centre)
-    np.testing.assert_allclose(found.y, [1.0, 2.0])
-    np.testing.assert_allclose(found.variance, [np.inf, 0.01], rtol=1e-3)
+def test_an_infinite_error_bar_is_a_label_to_ignore(centre):
+    result = labels.asymmetric([1.0, 2.0], [np.inf, 0.1], [0.5, 0.1], centre=centre)
+    np.testing.assert_allclose(result.y, [1.0, 2.0])
+    np.testing.assert_allclose(result.variance, [np.inf, 0.01], rtol=1e-3)

@@ -1,4 +1,4 @@
-"""Labels, noise and scores at the ends of the ranges of numbers, and of types."""
+"""Labels, noise and scores at the limits of the ranges of numbers and dtypes."""
 
 import os
 
@@ -21,7 +21,7 @@ from biv.tables.files import Files
         (lambda: labels.plus_minus([1.0], [1e-200]), "^y and half_width .*variance 0 at index"),
         (
             lambda: labels.plus_minus(torch.ones(2).half(), torch.tensor([1.0, 1e-4]).half()),
-            r"^y and half_width .*float16 .*variance 0 at index \(1,\)",
+            r"^y and half_width .*float16; .*variance 0 at index \(1,\)",
         ),
         (lambda: labels.interval([-1.7e308], [1.7e308]), "^low and high must give"),
         (lambda: labels.interval([1.7e308], [1.7e308]), "^low and high must give"),
@@ -72,7 +72,7 @@ from biv.tables.files import Files
         (lambda: metrics.label_variance([1.0, 2.0], [1e200, 1.0]), "^variance must be at most"),
     ],
 )
-def test_what_overflows_or_vanishes_is_refused_by_name(call, match):
+def test_overflow_and_underflow_are_errors_that_name_the_argument(call, match):
     with pytest.raises(ValueError, match=match):
         call()
 
@@ -81,7 +81,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_infinite_error_bars_are_labels_to_ignore_still():
+def test_infinite_error_bars_still_make_labels_to_ignore():
     assert labels.plus_minus([1.0, 2.0], [np.inf, 1.0]).variance[0] == np.inf
     assert labels.asymmetric([1.0], [np.inf], [1.0]).variance[0] == np.inf
     assert np.isinf(noise.disturb([np.inf, 1.0], 100.0, rng())[0])
@@ -89,13 +89,13 @@ def test_infinite_error_bars_are_labels_to_ignore_still():
     assert labels.poll([0.5], [10], population=10).variance[0] == 0
 
 
-def test_labels_of_large_ordinary_numbers_are_as_they_were():
+def test_large_but_valid_labels_are_accepted():
     variance = labels.plus_minus([1e60], [1e60]).variance
     assert variance[0] == pytest.approx(1e120 / 3)
     assert noise.Uniform(1e100, spread=1.0).support == (0.0, 2e100)
 
 
-def test_what_is_no_regular_file_is_said_to_be_none(tmp_path):
+def test_paths_that_are_not_regular_files_are_rejected(tmp_path):
     loop, pipe, broken = (tmp_path / name for name in ("d.csv", "p.csv", "e.csv"))
     loop.symlink_to(loop)
     broken.symlink_to(tmp_path / "gone.csv")

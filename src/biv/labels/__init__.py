@@ -1,11 +1,11 @@
-r"""Labels and their variances from the processes that real labels come from.
+r"""Labels and their variances, computed from the processes that real labels come from.
 
-Every function returns :class:`NoisyLabels`, a pair (y, variance): what to learn from and σ² of its
-error, in squared units of y. A variance is what makes (y − truth)²/variance one on average, as far
-as the process allows; where it is itself estimated from few values, it is larger than the plain
-formula by what that uncertainty costs.
+Every function returns :class:`NoisyLabels`, a pair (y, variance). y holds the labels to learn from.
+`variance` holds σ², the variance of each label's error, in squared units of y. It is chosen so that
+(y − truth)²/variance is 1 on average, as far as the process allows. Where σ² is itself estimated
+from few values, it is larger than the plain formula, to account for that uncertainty.
 
-Arrays in, arrays out, in float64; tensors in, tensors out.
+Arrays give float64 arrays. Tensors give tensors.
 """
 
 from biv.labels._bootstrapped import bootstrapped

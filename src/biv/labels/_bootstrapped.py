@@ -1,4 +1,4 @@
-"""Labels that are targets of reinforcement learning."""
+"""Labels that are bootstrapped targets of reinforcement learning."""
 
 from __future__ import annotations
 
@@ -28,42 +28,60 @@ def bootstrapped(
     terminal: Any = None,
     reward_variance: Any = None,
 ) -> NoisyLabels:
-    r"""Bootstrapped targets of reinforcement learning: r + γV(s′), and γ² times V's variance.
+    r"""Return bootstrapped targets of reinforcement learning, r + γV(s′), and their variances.
 
     .. math:: y = r + \gamma V, \qquad
               \operatorname{variance} = \gamma^2 \sigma_V^2 + \sigma_r^2
 
-    After a terminal state nothing follows: y = r, and the variance is that of the reward, 0 if it
-    is known. A variance of 0 makes such a label the most trusted of its batch.
+    After a terminal state nothing follows. There y = r, and the variance is that of the reward, or
+    0 if no `reward_variance` is passed. A variance of 0 makes the label a trusted one.
 
-    The variance is that of V(s′) for the s′ that was reached. **Where chance decides on s′**, the
-    target scatters about its mean by that too, and of the targets of one state and action those
-    count more that led to where critics are sure: what is learned is then no longer the mean over
-    the chances. If you can tell how far targets of a state and action scatter, add it by
-    `reward_variance`, or give all of them one variance; ``examples/bootstrapped_targets.py`` shows
-    the harm, and what averaging does for it.
+    Parameters
+    ----------
+    reward : array-like of any shape, such as (N,)
+        r, the reward of each transition.
+    next_value : array-like of the shape of `reward`
+        V, the value of the next state by a critic, or by the mean of several critics.
+    next_variance : array-like of the shape of `reward`
+        σ_V², the variance of V, in squared units of the reward. :func:`ensemble` computes it from
+        several critics.
+    gamma : float in (0, 1]
+        γ, the discount factor.
+    terminal : array-like of bool or of 0 and 1, of the shape of `reward`, or None, default=None
+        Whether the episode ended. Pass it unless no episode ends. `next_value` and `next_variance`
+        are ignored there.
+    reward_variance : array-like of the shape of `reward`, or None, default=None
+        σ_r², the variance of the reward, in squared units of the reward. Pass it if the reward is
+        noisy, or to add any other variance of the targets.
 
-    Args:
-        reward: r, of any shape, (N,) say.
-        next_value: V, what a critic, or the mean of several, says of the next state; as `reward`.
-        next_variance: σ_V², of that, as `reward`: of several critics, see :func:`ensemble`.
-        gamma: γ, the discount, in (0, 1].
-        terminal: Whether the episode ended, truth values or 0 and 1, as `reward`; None if it never
-            did. What a critic says of a terminal state is not looked at.
-        reward_variance: σ_r², of the reward, if it is noisy, and of whatever else targets scatter
-            by; as `reward`.
+    Returns
+    -------
+    NoisyLabels
+        y, in units of the reward, and `variance`, in its square. Both have the shape of `reward`.
 
-    Returns:
-        y and variance, of the shape of `reward`.
+    Raises
+    ------
+    ValueError
+        The shapes differ, a variance is negative or NaN, or `gamma` is not in (0, 1].
 
-    Identities: γ = 1 gives r + V and V's variance; a terminal state gives r and `reward_variance`,
-    or 0.
+    Notes
+    -----
+    γ = 1 gives r + V and the variance of V. A terminal state gives r and `reward_variance`, or 0.
 
-    Example:
-        >>> y, variance = bootstrapped([1.0, 1.0], [10.0, 10.0], [4.0, 4.0], gamma=0.5,
-        ...                            terminal=[False, True])
-        >>> y, variance
-        (array([6., 1.]), array([1., 0.]))
+    The variance is that of V(s′) for the s′ that was reached. **Where s′ is random**, the target
+    scatters about its mean by that randomness too. Among the targets of one state and action, those
+    that led to a state with a certain V get larger weights, and the mean that is learned is biased
+    towards them. If you can estimate by how much the targets of a state and action scatter, add
+    that to `reward_variance`, or give all of them the same variance.
+    ``examples/bootstrapped_targets.py`` shows the harm, and how far averaging removes it.
+
+    Examples
+    --------
+    >>> import biv
+    >>> y, variance = biv.labels.bootstrapped([1.0, 1.0], [10.0, 10.0], [4.0, 4.0], gamma=0.5,
+    ...                                       terminal=[False, True])
+    >>> y, variance
+    (array([6., 1.]), array([1., 0.]))
     """
     r, value = to_tensor("reward", reward), to_tensor("next_value", next_value)
     v = to_tensor("next_variance", next_variance)
@@ -77,8 +95,9 @@ def bootstrapped(
     )
     ends = torch.zeros(r.shape, dtype=torch.bool, device=r.device)
     if terminal is not None:
-        given = terminal if isinstance(terminal, Tensor) else np.array(terminal)  # may be read-only
-        ends = torch.as_tensor(given, device=r.device).bool()
+        # A copy, because torch does not accept read-only arrays.
+        flags = terminal if isinstance(terminal, Tensor) else np.array(terminal)
+        ends = torch.as_tensor(flags, device=r.device).bool()
         if ends.shape != r.shape:
             raise ValueError(
                 f"terminal must have the shape of reward, {tuple(r.shape)}; got {tuple(ends.shape)}"
@@ -89,7 +108,7 @@ def bootstrapped(
     y, variance = r + discount * value, discount**2 * v.double()
     sources = {"reward": r, "next_value": value, "next_variance": v}
     if reward_variance is not None:
-        own = to_tensor("reward_variance", reward_variance)
-        require_non_negative("reward_variance", own)
-        variance, sources = variance + own, sources | {"reward_variance": own}
+        added = to_tensor("reward_variance", reward_variance)
+        require_non_negative("reward_variance", added)
+        variance, sources = variance + added, sources | {"reward_variance": added}
     return pair(reward, y, variance, sources, v)

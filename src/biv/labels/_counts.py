@@ -1,4 +1,4 @@
-"""Labels from polls and counts."""
+"""Labels from polls and counts of events."""
 
 from __future__ import annotations
 
@@ -19,41 +19,56 @@ from biv.labels._noisy_labels import (
 def poll(
     share: Any, count: Any, *, population: float | None = None, design_effect: float = 1.0
 ) -> NoisyLabels:
-    r"""Polls: a share of those asked, and its sampling variance.
+    r"""Return labels from polls: the share of an answer, and its sampling variance.
 
     .. math:: \operatorname{variance} = \frac{p(1-p)}{m}\left(1-\frac{n}{N}\right),
               \qquad m = \frac{n}{\mathrm{deff}},
               \qquad p = \frac{m \cdot \mathrm{share} + 1}{m + 2}
 
-    where m is the effective sample size. The p of the variance is Laplace's estimate, which is
-    shrunk towards one half so that a share of 0 or 1 in a small sample is not taken for certain.
-    Errors that do not depend on the sample size (who answers, how the question is asked) are not
-    included.
+    where m is the effective sample size. The p of the variance is Laplace's estimate. It is shrunk
+    towards one half, so that a share of 0 or 1 in a small sample is not taken for certain. Errors
+    that do not depend on the sample size (who answers, how the question is asked) are not included.
 
-    Args:
-        share: In [0, 1], of any shape.
-        count: n, how many were asked, as `share` or one number.
-        population: N, how many there are in all, if those asked are not few of them.
-        design_effect: deff, the factor by which clusters or weights increase the variance over that
-            of a simple random sample; 1 or more.
+    Parameters
+    ----------
+    share : array-like of any shape
+        Fraction of the respondents who gave the answer, in [0, 1].
+    count : array-like of the shape of `share`, or float
+        n, the number of respondents.
+    population : float or None, default=None
+        N, the size of the population. Set it if the respondents are more than a small part of it.
+    design_effect : float, default=1.0
+        deff, the factor by which clusters or weights increase the variance over that of a simple
+        random sample, >= 1. Set it to the value that the pollster publishes.
 
-    Returns:
-        y, the share, and variance, of the shape of `share`.
+    Returns
+    -------
+    NoisyLabels
+        y, the share, and `variance`. Both have the shape of `share` and no unit.
 
-    Identities: a share and one less it have the same variance; it is 0 where all were asked;
-    without a population, n answers with a design effect d are worth n/d answers without one.
+    Raises
+    ------
+    ValueError
+        `share` is not in [0, 1], or `count` is not positive or exceeds `population`.
 
-    Example:
-        >>> poll([0.5, 0.0], [98, 8]).variance.round(5)
-        array([0.00255, 0.01125])
+    Notes
+    -----
+    A share and its complement have the same variance. The variance is 0 if everyone was asked.
+    Without a population, n answers with a design effect of d are worth n/d answers without one.
+
+    Examples
+    --------
+    >>> import biv
+    >>> biv.labels.poll([0.5, 0.0], [98, 8]).variance.round(5)
+    array([0.00255, 0.01125])
     """
     p, n = to_tensor("share", share), to_tensor("count", count).double()
     validation.check_elements("share", p, (p >= 0) & (p <= 1), "in [0, 1]")
     validation.check_elements("count", n, (n > 0) & n.isfinite(), "positive and finite")
     effect = validation.real_number("design_effect", design_effect, validation.Range(1.0))
     effective = n / effect
-    towards_half = (effective * p.double() + 1) / (effective + 2)
-    variance = towards_half * (1 - towards_half) / effective
+    shrunk = (effective * p.double() + 1) / (effective + 2)
+    variance = shrunk * (1 - shrunk) / effective
     if population is not None:
         validation.real_number("population", population, validation.POSITIVE)
         validation.check_elements(
@@ -65,24 +80,43 @@ def poll(
 
 @errors_point_to("error-bars")
 def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
-    r"""Counts: the rate of a Poisson process, events over exposure.
+    r"""Return labels from counts: the rate of a Poisson process, events per exposure.
 
-    variance = (k + 1)/exposure²: of k events, k is what the variance is estimated by, and one more
-    keeps 0 events from being certain (its mean of (k − λ)²/(k + 1) is 1 + 1/λ for λ that are not
-    small, while k alone gives infinity).
+    .. math:: y = \frac{k}{\mathrm{exposure}}, \qquad
+              \operatorname{variance} = \frac{k + 1}{\mathrm{exposure}^2}
 
-    Args:
-        events: k, 0 or more, of any shape.
-        exposure: Time, area or trials behind each, as `events` or one number.
+    The variance of k is λ, its expectation, which is estimated by k. The 1 that is added keeps a
+    count of 0 from being certain. With it, the mean of (k − λ)²/(k + 1) is 1 + 1/λ unless λ is
+    small, while k alone would give infinity.
 
-    Returns:
-        y and variance, of the shape of `events`.
+    Parameters
+    ----------
+    events : array-like of any shape
+        k, the numbers of events, >= 0.
+    exposure : array-like of the shape of `events`, or float, default=1.0
+        Time, area or number of trials in which the events were counted, > 0. Set it if that differs
+        between labels, or to get a rate per unit.
 
-    Identity: scaling the exposure by c divides y by c and the variance by c².
+    Returns
+    -------
+    NoisyLabels
+        y, in events per unit of exposure, and `variance`, in its square. Both have the shape of
+        `events`.
 
-    Example:
-        >>> counts([24.0, 0.0], exposure=2.0)
-        NoisyLabels(y=array([12.,  0.]), variance=array([6.25, 0.25]))
+    Raises
+    ------
+    ValueError
+        `events` is negative or infinite, or `exposure` is not positive and finite.
+
+    Notes
+    -----
+    Scaling the exposure by c divides y by c and the variance by c².
+
+    Examples
+    --------
+    >>> import biv
+    >>> biv.labels.counts([24.0, 0.0], exposure=2.0)
+    NoisyLabels(y=array([12.,  0.]), variance=array([6.25, 0.25]))
     """
     k, time = _events("events", events), _positive("exposure", exposure)
     variance = (k.double() + 1) / time.double() ** 2
@@ -91,24 +125,41 @@ def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
 
 @errors_point_to("error-bars")
 def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
-    r"""The logarithm of a Poisson rate, by the delta method.
+    r"""Return labels from counts: the logarithm of a Poisson rate, by the delta method.
 
-    y = log((k + ½)/exposure), variance = 1/(k + ½), as the derivative of the logarithm is 1/λ and
-    the variance λ. The half takes out most of the bias, and keeps 0 events finite; below some five
-    events it is rough.
+    .. math:: y = \log \frac{k + 1/2}{\mathrm{exposure}}, \qquad
+              \operatorname{variance} = \frac{1}{k + 1/2}
 
-    Args:
-        events: k, 0 or more, of any shape.
-        exposure: As for :func:`counts`.
+    The derivative of the logarithm is 1/λ and the variance of a count is λ, so that the variance of
+    its logarithm is about 1/λ. Adding ½ removes most of the bias and keeps the logarithm of 0
+    events finite. Below about five events the approximation is rough.
 
-    Returns:
-        y and variance, of the shape of `events`.
+    Parameters
+    ----------
+    events : array-like of any shape
+        k, the numbers of events, >= 0.
+    exposure : array-like of the shape of `events`, or float, default=1.0
+        Time, area or number of trials, > 0. Set it as for :func:`counts`.
 
-    Identity: scaling the exposure by c takes log c off y, and leaves the variance.
+    Returns
+    -------
+    NoisyLabels
+        y, a natural logarithm, and `variance`, without unit. Both have the shape of `events`.
 
-    Example:
-        >>> log_counts([99.5]).variance
-        array([0.01])
+    Raises
+    ------
+    ValueError
+        `events` is negative or infinite, or `exposure` is not positive and finite.
+
+    Notes
+    -----
+    Scaling the exposure by c subtracts log c from y and keeps the variance.
+
+    Examples
+    --------
+    >>> import biv
+    >>> biv.labels.log_counts([99.5]).variance
+    array([0.01])
     """
     k, time = _events("events", events), _positive("exposure", exposure)
     y, variance = ((k + 0.5) / time).log(), 1 / (k.double() + 0.5)
@@ -117,25 +168,42 @@ def log_counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
 
 @errors_point_to("error-bars")
 def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
-    r"""The logarithm of the ratio of two counts, by the delta method.
+    r"""Return labels from two counts: the logarithm of their ratio, by the delta method.
 
-    y = log((a + ½)/(b + ½)), variance = 1/(a + ½) + 1/(b + ½): enrichment scores, odds, relative
-    rates. Exponentials of labels with large variances are far from symmetric: learn the logarithm.
+    .. math:: y = \log \frac{a + 1/2}{b + 1/2}, \qquad
+              \operatorname{variance} = \frac{1}{a + 1/2} + \frac{1}{b + 1/2}
 
-    Args:
-        events: a, 0 or more, of any shape.
-        others: b, as `events`.
+    Use it for enrichment scores, odds and relative rates. The exponential of a label with a large
+    variance is far from symmetric, so let the model learn the logarithm.
 
-    Returns:
-        y and variance, of the shape of `events`.
+    Parameters
+    ----------
+    events : array-like of any shape
+        a, the counts of the numerator, >= 0.
+    others : array-like of the shape of `events`
+        b, the counts of the denominator, >= 0.
 
-    Identities: y is the difference of the two :func:`log_counts`, and the variance their sum;
-    exchanged counts change its sign alone.
+    Returns
+    -------
+    NoisyLabels
+        y, a natural logarithm, and `variance`, without unit. Both have the shape of `events`.
 
-    Example:
-        >>> y, variance = log_count_ratio([19.5], [19.5])
-        >>> y, variance
-        (array([0.]), array([0.1]))
+    Raises
+    ------
+    ValueError
+        A count is negative or infinite.
+
+    Notes
+    -----
+    y is the difference of the two :func:`log_counts`, and the variance is the sum of theirs.
+    Exchanging the two counts reverses the sign of y and changes nothing else.
+
+    Examples
+    --------
+    >>> import biv
+    >>> y, variance = biv.labels.log_count_ratio([19.5], [19.5])
+    >>> y, variance
+    (array([0.]), array([0.1]))
     """
     a, b = _events("events", events), _events("others", others)
     variance = 1 / (a.double() + 0.5) + 1 / (b.double() + 0.5)
@@ -145,32 +213,49 @@ def log_count_ratio(events: Any, others: Any) -> NoisyLabels:
 
 @errors_point_to("error-bars")
 def count_ratio(events: Any, others: Any) -> NoisyLabels:
-    r"""The ratio of two counts a/b, by the delta method.
+    r"""Return labels from two counts: their ratio a/b, by the delta method.
 
     .. math:: y = \frac{a}{b}, \qquad \operatorname{variance} =
               \left(\frac{a+2}{b}\right)^2
               \left(\frac{1}{a+2} + \frac{1}{b} + \frac{1}{b^2}\right)
 
     This is (a/b)²(1/a + 1/b) with a correction for small counts: a is increased by two, and the
-    expansion of 1/b has one more term. The mean of (y − truth)²/variance is 0.78 for two counts
-    with expectation 5, 0.92 at 10 and 0.99 at 50, and at most 1.06 if both expectations are 5 or
-    more. If the denominator has an expectation of 2, it can be 1.42. The ratio itself is biased
-    upwards, by 29% if b has an expectation of 5, 13% at 10 and 6% at 20. For b below 20, the
-    logarithm (:func:`log_count_ratio`) is the better label.
+    expansion of 1/b has one more term. For b below 20, :func:`log_count_ratio` gives the better
+    label.
 
-    Args:
-        events: a, 0 or more, of any shape.
-        others: b, more than 0, as `events`.
+    Parameters
+    ----------
+    events : array-like of any shape
+        a, the counts of the numerator, >= 0.
+    others : array-like of the shape of `events`
+        b, the counts of the denominator, > 0.
 
-    Returns:
-        y and variance, of the shape of `events`.
+    Returns
+    -------
+    NoisyLabels
+        y and `variance`, without unit. Both have the shape of `events`.
 
-    Identity: for large counts, the squared ratio times the variance of its logarithm, that of
+    Raises
+    ------
+    ValueError
+        A count is negative or infinite, or a denominator is 0.
+
+    Notes
+    -----
+    For large counts, the variance is the squared ratio times the variance of
     :func:`log_count_ratio`.
 
-    Example:
-        >>> count_ratio([100.0], [100.0]).y
-        array([1.])
+    The mean of (y − truth)²/variance is 0.78 for two counts with expectation 5, 0.92 at 10 and 0.99
+    at 50. It is at most 1.06 if both expectations are 5 or more. If the denominator has an
+    expectation of 2, it can be 1.42. The ratio itself is biased upwards, by 29% if b has an
+    expectation of 5, 13% at 10 and 6% at 20.
+
+    Examples
+    --------
+    >>> import biv
+    >>> y, variance = biv.labels.count_ratio([100.0], [50.0])
+    >>> y, variance.round(4)
+    (array([2.]), array([0.1257]))
     """
     a, b = _events("events", events), _events("others", others)
     validation.check_elements("others", b, b > 0, "positive")
@@ -181,13 +266,13 @@ def count_ratio(events: Any, others: Any) -> NoisyLabels:
 
 def _events(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
-    good = (tensor >= 0) & tensor.isfinite()
-    validation.check_elements(name, tensor, good, "non-negative and finite")
+    valid = (tensor >= 0) & tensor.isfinite()
+    validation.check_elements(name, tensor, valid, "non-negative and finite")
     return tensor
 
 
 def _positive(name: str, values: Any) -> Tensor:
     tensor = to_tensor(name, values)
-    good = (tensor > 0) & tensor.isfinite()
-    validation.check_elements(name, tensor, good, "positive and finite")
+    valid = (tensor > 0) & tensor.isfinite()
+    validation.check_elements(name, tensor, valid, "positive and finite")
     return tensor

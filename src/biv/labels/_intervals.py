@@ -16,69 +16,108 @@ from biv.labels._noisy_labels import (
     require_non_negative,
 )
 
-LEAST_LEVEL = 1e-6  # of an interval; (1 + level)/2 has ten digits of it
+LEAST_LEVEL = 1e-6  # smallest level: float64 holds (1 + level)/2 with ten digits of the level
 UNIT = validation.Range(0.0, limit=1.0, open_below=True)
 
 
 @errors_point_to("error-bars")
 def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyLabels:
-    r"""A value and its ±: a number of standard deviations, or a range with nothing beyond it.
+    r"""Return labels from values written as y ± h.
 
-    With a level, the error is normal and within ± with that probability: variance = (h/z)², z the
-    normal quantile of (1 + level)/2. ``level=0.6827`` says that ± is the standard deviation. With
-    none, the truth is anywhere within ± alike, as with a reading off a scale or a rounded number:
-    variance = h²/3.
+    With a level, the error is normal and within ±h with that probability:
 
-    Args:
-        y: Values, of any shape.
-        half_width: h, what stands behind the ±, as y, or one number.
-        level: Probability that the truth lies within, or None for all of it and evenly so.
+    .. math:: \operatorname{variance} = (h/z)^2
 
-    Returns:
-        y and variance, of the shape of `y`.
+    where z is the normal quantile of (1 + level)/2. ``level=0.6827`` says that h is one standard
+    deviation. Without a level, the truth is uniformly distributed within ±h, as for a reading off a
+    scale or a rounded number: variance = h²/3.
 
-    Identities: a level of erf(√½), one σ, gives h²; none gives (2h)²/12, the variance of a uniform
-    distribution.
+    Parameters
+    ----------
+    y : array-like of any shape
+        Values, in label units.
+    half_width : array-like of the shape of `y`, or float
+        h, the number after the ±, in label units, >= 0. An infinite h makes a label to ignore.
+    level : float in (0, 1) or None, default=None
+        Probability that the truth lies within ±h. None means that it certainly does, at any place
+        with equal probability. Set it if the source of the data states one, such as 0.95.
 
-    Example:
-        >>> plus_minus([10.0], [2.0], level=0.6827).variance.round(3)
-        array([4.])
-        >>> plus_minus([10.0], 0.5).variance.round(4)
-        array([0.0833])
+    Returns
+    -------
+    NoisyLabels
+        y as it was given, and `variance` in squared label units. Both have the shape of `y`.
+
+    Raises
+    ------
+    ValueError
+        `half_width` is negative or NaN, has another shape than `y`, or is so large or small that
+        the dtype cannot hold its square. Or `level` is not in (0, 1).
+
+    Notes
+    -----
+    A level of erf(√½) = 0.6827, one standard deviation, gives h². No level gives (2h)²/12, the
+    variance of a uniform distribution.
+
+    Examples
+    --------
+    >>> import biv
+    >>> biv.labels.plus_minus([10.0], [2.0], level=0.6827).variance.round(3)
+    array([4.])
+    >>> biv.labels.plus_minus([10.0], 0.5).variance.round(4)
+    array([0.0833])
     """
     values, half = to_tensor("y", y), to_tensor("half_width", half_width)
     require_non_negative("half_width", half)
-    share = 1.0 / 3.0 if level is None else 1.0 / _quantile(level) ** 2
-    return pair(y, values, half.double() ** 2 * share, {"y": values, "half_width": half}, half)
+    factor = 1.0 / 3.0 if level is None else 1.0 / _quantile(level) ** 2
+    return pair(y, values, half.double() ** 2 * factor, {"y": values, "half_width": half}, half)
 
 
 @errors_point_to("error-bars")
 def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
-    r"""A confidence interval's two ends: its middle, and the variance that its width stands for.
+    r"""Return labels from confidence intervals: their midpoints, and variances from their widths.
 
-    variance = ((high − low)/2z)², z the normal quantile of (1 + level)/2: 1.96 of 95%. Intervals
-    of a ratio or another positive number are often symmetric in the logarithm: take logarithms
-    first, and learn those.
+    .. math:: \operatorname{variance} = \left(\frac{\mathrm{high} - \mathrm{low}}{2z}\right)^2
 
-    Args:
-        low: Lower ends, of any shape.
-        high: Upper ends, of the same shape, not below the lower ones.
-        level: Probability that the truth lies between them.
+    where z is the normal quantile of (1 + level)/2, 1.96 for 95%. Intervals of a ratio or of
+    another positive number are often symmetric in the logarithm. Take the logarithm of both ends
+    first then, and learn the logarithm.
 
-    Returns:
-        y and variance, of the shape of `low`.
+    Parameters
+    ----------
+    low : array-like of any shape
+        Lower ends, in label units.
+    high : array-like of the shape of `low`
+        Upper ends, in label units, at least as large as `low`.
+    level : float in (0, 1), default=0.95
+        Probability that the truth lies between the ends. Change it if the intervals were made for
+        another level, such as 0.9.
 
-    Identity: :func:`plus_minus` of the middle and half the width, at that level.
+    Returns
+    -------
+    NoisyLabels
+        y, the midpoints, and `variance` in squared label units. Both have the shape of `low`.
 
-    Example:
-        >>> y, variance = interval([8.04], [11.96])
-        >>> y.round(2), variance.round(2)
-        (array([10.]), array([1.]))
+    Raises
+    ------
+    ValueError
+        The shapes differ, an upper end is below its lower end, or `level` is not in (0, 1).
+
+    Notes
+    -----
+    The result is that of :func:`plus_minus` for the midpoint and half the width, at that level.
+
+    Examples
+    --------
+    >>> import biv
+    >>> y, variance = biv.labels.interval([8.04], [11.96])
+    >>> y.round(2), variance.round(2)
+    (array([10.]), array([1.]))
     """
     below, above = to_tensor("low", low), to_tensor("high", high)
     if below.shape != above.shape:
         raise ValueError(
-            f"low and high must be of one shape; got {tuple(below.shape)} and {tuple(above.shape)}"
+            f"low and high must have the same shape; got {tuple(below.shape)} and "
+            f"{tuple(above.shape)}"
         )
     validation.check_elements("high", above, ~(above < below), "at least as large as low")
     half = (above.double() - below.double()) / 2
@@ -90,56 +129,77 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
 def asymmetric(
     y: Any, minus: Any, plus: Any, *, level: float = 0.6827, centre: str = "median"
 ) -> NoisyLabels:
-    r"""A value whose error bars differ, y₋ₘ⁺ᵖ: the mean and variance of what they say of the truth.
+    r"""Return labels from values with two different error bars, y₋ₘ⁺ᵖ.
 
-    Mostly y is a median, and the ends are percentiles, of which as many of the truth's values lie
-    below as above. With z the normal quantile of (1 + level)/2, the truth is then taken to be
-    :math:`y + sZ + bZ^2` of a standard normal Z, with :math:`s = (p + m)/2z` and
-    :math:`b = (p - m)/2z^2`, which has just these percentiles, and
+    The label is the mean of the truth's distribution, and not y itself, because a squared error is
+    lowest at the mean. The variance is the variance of that distribution. Two readings of y are
+    possible.
+
+    If y is a median (the usual case), the ends are percentiles, with equal probability below and
+    above. The truth is taken to be :math:`y + sZ + bZ^2` for a standard normal Z, with
+    :math:`s = (p + m)/2z` and :math:`b = (p - m)/2z^2`, where z is the normal quantile of
+    (1 + level)/2. This distribution has exactly these percentiles, and
 
     .. math:: \text{mean} = y + b, \qquad \text{variance} = s^2 + 2b^2.
 
-    If y is a mode, the likeliest value, with a normal fall to each side of its own, as a fit by
-    likelihood gives it, then with :math:`\sigma_- = m/z` and :math:`\sigma_+ = p/z`
+    If y is a mode, the likeliest value, as a likelihood fit gives it, the density falls off
+    normally on each side, with :math:`\sigma_- = m/z` and :math:`\sigma_+ = p/z`, and
 
     .. math:: \text{mean} = y + \sqrt{2/\pi}\,(\sigma_+ - \sigma_-), \qquad
               \text{variance} = (1 - 2/\pi)(\sigma_+ - \sigma_-)^2 + \sigma_+ \sigma_-.
 
-    The label to learn is that mean, and not y: a squared error is lowest at means.
+    Parameters
+    ----------
+    y : array-like of any shape
+        Values, in label units.
+    minus : array-like of the shape of `y`
+        m, the distance from y down to the lower end, in label units, >= 0.
+    plus : array-like of the shape of `y`
+        p, the distance from y up to the upper end, in label units, >= 0.
+    level : float in (0, 1), default=0.6827
+        Probability that the truth lies between the ends. The default is that of one standard
+        deviation. Change it if the ends are other percentiles, such as 0.9 for 5% and 95%.
+    centre : {"median", "mode"}, default="median"
+        Meaning of y. Choose "mode" if y is the value of the highest likelihood.
 
-    Two percentiles do not determine the tails. For a median and ends at 68% the variance is right
-    to 15% for lognormal noise with σ up to 0.4 and for gamma noise, the exponential distribution
-    included; **for strongly skewed noise with a heavy tail it is too small**: by a factor of 1.5
-    for a lognormal distribution with σ = 0.7 (p = 2m) and of 2.4 with σ = 1 (p = 2.7m). If error
-    bars are equal in the logarithm, as those of a ratio, take logarithms instead and learn those,
-    which is exact for lognormal noise. If you have the samples that the error bars were made from,
-    use :func:`samples`.
+    Returns
+    -------
+    NoisyLabels
+        y, the means, and `variance` in squared label units. Both have the shape of `y`. Where an
+        end is infinite, as for a limit, the value is kept and the variance is infinite, which
+        makes it a label to ignore.
 
-    Args:
-        y: Values, of any shape.
-        minus: m, how far the lower end is below y, >= 0, as y.
-        plus: p, how far the upper end is above y, >= 0, as y.
-        level: Probability that the truth lies between the ends; by default that of one σ.
-        centre: What y is: "median" or "mode".
+    Raises
+    ------
+    ValueError
+        The shapes differ, `minus` or `plus` is negative or NaN, or `level` or `centre` is invalid.
 
-    Returns:
-        y, the means, and variance, of the shape of `y`. Where an end is infinite, as that of a
-        limit, y stays and the variance is infinite: a label to ignore.
+    Notes
+    -----
+    Equal error bars give the result of :func:`plus_minus` at that level. Exchanging `minus` and
+    `plus` keeps the variance and reverses the sign of the shift from y.
 
-    Identities: equal ones are :func:`plus_minus` at that level; exchanging `minus` and `plus`
-    leaves the variance as it is and turns the shift round.
+    Two percentiles do not determine the tails. For a median and ends at 68%, the variance is right
+    to 15% for lognormal noise with σ up to 0.4 and for gamma noise, including the exponential
+    distribution. **For strongly skewed noise with a heavy tail it is too small**: by a factor of
+    1.5 for a lognormal distribution with σ = 0.7 (p = 2m), and of 2.4 with σ = 1 (p = 2.7m). If the
+    error bars are equal in the logarithm, as those of a ratio, learn the logarithm instead, which
+    is exact for lognormal noise. If you have the samples that the error bars were made from, use
+    :func:`samples`.
 
-    Example:
-        >>> y, variance = asymmetric([0.80], [0.08], [0.14])
-        >>> y.round(3), variance.round(4)
-        (array([0.83]), array([0.0139]))
+    Examples
+    --------
+    >>> import biv
+    >>> y, variance = biv.labels.asymmetric([0.80], [0.08], [0.14])
+    >>> y.round(3), variance.round(4)
+    (array([0.83]), array([0.0139]))
     """
     value, below, above = to_tensor("y", y), to_tensor("minus", minus), to_tensor("plus", plus)
-    for name, one in (("minus", below), ("plus", above)):
-        require_non_negative(name, one)
-        if one.shape != value.shape:
+    for name, tensor in (("minus", below), ("plus", above)):
+        require_non_negative(name, tensor)
+        if tensor.shape != value.shape:
             raise ValueError(
-                f"{name} must have the shape of y, {tuple(value.shape)}; got {tuple(one.shape)}"
+                f"{name} must have the shape of y, {tuple(value.shape)}; got {tuple(tensor.shape)}"
             )
     if centre not in ("median", "mode"):
         raise ValueError(f"centre must be 'median' or 'mode'; got {centre!r}")
@@ -151,20 +211,20 @@ def asymmetric(
     else:
         shift = math.sqrt(2 / math.pi) * (p - m)
         variance = (1 - 2 / math.pi) * (p - m).square() + p * m
-    limit = m.isinf() | p.isinf()
-    mean = value + torch.where(limit, 0.0, shift).to(value.dtype)
+    unlimited = m.isinf() | p.isinf()
+    mean = value + torch.where(unlimited, 0.0, shift).to(value.dtype)
     sources = {"y": value, "minus": below, "plus": above}
-    return pair(y, mean, torch.where(limit, math.inf, variance), sources, below + above)
+    return pair(y, mean, torch.where(unlimited, math.inf, variance), sources, below + above)
 
 
 def _quantile(level: float) -> float:
-    """Of a standard normal distribution: within ± this much of 0 with this probability."""
-    share = float(validation.real_number("level", level, UNIT))
-    half = torch.tensor((1 + share) / 2, dtype=torch.float64)
-    quantile = float(torch.special.ndtri(half))
-    if share < LEAST_LEVEL or math.isinf(quantile):
+    """Return z such that a standard normal variable is within ±z with probability `level`."""
+    probability = float(validation.real_number("level", level, UNIT))
+    upper = torch.tensor((1 + probability) / 2, dtype=torch.float64)
+    quantile = float(torch.special.ndtri(upper))
+    if probability < LEAST_LEVEL or math.isinf(quantile):
         raise ValueError(
             f"level must be at least {LEAST_LEVEL:g}, and below 1 by 1e-15 or more; got "
-            f"{share:.17g}"
+            f"{probability:.17g}"
         )
     return quantile

@@ -1,4 +1,4 @@
-"""The pair that every function of this package returns, and checks of what it is made from."""
+"""The pair that every function of this package returns, and checks of its sources."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ Array = npt.NDArray[np.float64]
 
 
 class NoisyLabels(NamedTuple):
-    """Labels and σ² of each.
+    """Pair of labels and their variances, which can be unpacked as ``y, variance``.
 
-    Attributes:
-        y: Labels.
-        variance: Of their errors, in squared units of y; of the same shape.
+    Attributes
+    ----------
+    y : array or Tensor
+        Labels, of any shape.
+    variance : array or Tensor
+        σ², the variance of each label's error, in squared units of y. It has the shape of y.
+
+    Examples
+    --------
+    >>> import biv
+    >>> y, variance = biv.labels.counts([24.0, 0.0])
+    >>> y.tolist(), variance.tolist()
+    ([24.0, 0.0], [25.0, 1.0])
     """
 
     y: Any
@@ -30,13 +40,27 @@ class NoisyLabels(NamedTuple):
 
 
 class GroupedLabels(NoisyLabels):
-    """Labels of items that were measured several times: a pair like every other, and two notes.
+    """Pair of labels and variances of items that were measured several times.
 
-    Attributes:
-        y: Labels, (items,).
-        variance: Of their errors.
-        items: What they are labels of, each once, in order.
-        counts: How many values each is made of.
+    It unpacks as ``y, variance``, like every :class:`NoisyLabels`, and has two more attributes.
+
+    Attributes
+    ----------
+    y : array
+        Labels, one per item, of shape (items,).
+    variance : array
+        σ², the variance of each label's error, of shape (items,), in squared units of y.
+    items : array
+        Names of the items, sorted, each once, of shape (items,).
+    counts : array
+        Number of values of each item, of shape (items,).
+
+    Examples
+    --------
+    >>> import biv
+    >>> labels = biv.labels.repeats(["b", "a", "a"], [5.0, 1.0, 2.0])
+    >>> labels.items.tolist(), labels.y.tolist(), labels.counts.tolist()
+    (['a', 'b'], [1.5, 5.0], [2, 1])
     """
 
     items: npt.NDArray[Any]
@@ -45,77 +69,93 @@ class GroupedLabels(NoisyLabels):
     def __new__(
         cls, y: Array, variance: Array, items: npt.NDArray[Any], counts: npt.NDArray[np.int64]
     ) -> Self:
-        """The pair, and the notes beside it."""
+        """Make the pair and attach the two further attributes."""
         pair = super().__new__(cls, y, variance)
         pair.items, pair.counts = items, counts
         return pair
 
     def _replace(self, **changes: Any) -> Self:
-        """As of any named tuple; the notes stay."""
+        """Replace fields, as for any named tuple, and keep `items` and `counts`."""
         y, variance = super()._replace(**changes)
         return type(self)(y, variance, self.items, self.counts)
 
     def __getnewargs__(self) -> Any:
-        """For copies and pickles."""
+        """Return the arguments from which copies and pickles are made."""
         return self.y, self.variance, self.items, self.counts
 
 
 def pair(
-    given: Any,
+    template: Any,
     y: Tensor,
     variance: Tensor,
     sources: dict[str, Tensor],
     positive: Tensor | None = None,
 ) -> NoisyLabels:
-    """As they were given: tensors of their dtype, or arrays of float64.
+    """Return the pair as tensors of the dtype of y, or as arrays of float64.
 
-    Args:
-        given: What to be like.
-        y: Labels.
-        variance: Of their errors.
-        sources: What these were computed from: where all is finite, so must they be. An infinite
-            variance stands for a label to ignore, and none may become one by an overflow.
-        positive: Above 0 where the variance must be: one of 0 stands for a label to trust.
+    Parameters
+    ----------
+    template : array-like or Tensor
+        Argument of the caller, which decides between tensors and arrays.
+    y : Tensor
+        Labels.
+    variance : Tensor
+        Variances of their errors.
+    sources : dict of str to Tensor
+        Arguments that these were computed from, by name. Where all sources are finite, the results
+        must be finite too: an infinite variance means a label to ignore, and an overflow must not
+        make one.
+    positive : Tensor or None
+        Where it is above 0, the variance must not be 0: that would mean a label to trust, and an
+        underflow must not make one.
     """
     if variance.ndim:
         validation.check_same_shape("the error bars", variance, "the labels", y)
     variance = variance.expand(y.shape)
-    if isinstance(given, Tensor):
+    if isinstance(template, Tensor):
         variance = variance.to(y.dtype)
-    lost = ~(y.isfinite() & variance.isfinite())
+    invalid = ~(y.isfinite() & variance.isfinite())
     for source in sources.values():
-        lost = lost & source.isfinite()
+        invalid = invalid & source.isfinite()
     if positive is not None:
-        lost = lost | ((positive > 0) & (variance == 0))
-    if bool(lost.any()):
-        place = tuple(lost.nonzero()[0].tolist())
+        invalid = invalid | ((positive > 0) & (variance == 0))
+    if bool(invalid.any()):
+        index = tuple(invalid.nonzero()[0].tolist())
         raise ValueError(
-            f"{' and '.join(sources)} must give labels and variances that {variance.dtype} has "
-            f"room for; got y = {y[place]:g} with variance {variance[place]:g} at index {place}: "
-            "choose another unit or a wider dtype"
+            f"{' and '.join(sources)} must give labels and variances within the range of "
+            f"{variance.dtype}; got y = {y[index]:g} with variance {variance[index]:g} at index "
+            f"{index}: choose another unit or a wider dtype"
         )
-    if isinstance(given, Tensor):
+    if isinstance(template, Tensor):
         return NoisyLabels(y, variance)
-    return NoisyLabels(to_kind_of(given, y.double()), to_kind_of(given, variance.contiguous()))
+    return NoisyLabels(
+        to_kind_of(template, y.double()), to_kind_of(template, variance.contiguous())
+    )
 
 
-def largest(values: Tensor, axis: int) -> Tensor:
+def max_magnitude(values: Tensor, axis: int) -> Tensor:
+    """Return the largest absolute value along the axis."""
     return values.abs().amax(dim=axis)
 
 
-def width(values: Tensor, axis: int) -> Tensor:
+def value_range(values: Tensor, axis: int) -> Tensor:
+    """Return the difference between the largest and the smallest value along the axis."""
     return values.amax(dim=axis) - values.amin(dim=axis)
 
 
-def count_along(name: str, values: Tensor, axis: int, least: int) -> int:
+def count_along(name: str, values: Tensor, axis: int, at_least: int) -> int:
+    """Return the number of values along the axis, which must exist and have enough of them."""
     if not -values.ndim <= axis < values.ndim:
-        raise ValueError(f"axis must be one of {name}, {values.ndim}; got {axis}")
-    if values.shape[axis] < least:
+        dimensions = "dimension" if values.ndim == 1 else "dimensions"
+        raise ValueError(f"axis {axis} is out of bounds for {name} with {values.ndim} {dimensions}")
+    if values.shape[axis] < at_least:
         raise ValueError(
-            f"{name} must be {least} or more along axis {axis}; got {values.shape[axis]}"
+            f"{name} must have at least {at_least} values along axis {axis}; got "
+            f"{values.shape[axis]}"
         )
     return values.shape[axis]
 
 
 def require_non_negative(name: str, values: Tensor) -> None:
+    """Raise a ValueError if any element is negative or NaN."""
     validation.check_elements(name, values, values >= 0, "non-negative and not NaN")

@@ -16,36 +16,60 @@ from biv.labels._noisy_labels import (
     NoisyLabels,
 )
 
-MEANS = ("mean", "x", "loc")  # what libraries call the two, the first that is there
+# Attribute names that libraries use; the first that exists is read.
+MEANS = ("mean", "x", "loc")
 COVARIANCES = ("covariance", "covariance_matrix", "cov", "P")
 
 
 @errors_point_to("error-bars")
 def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
-    r"""What a filter or smoother believes: a component of its mean, and the variance of that.
+    r"""Return labels from the states of a Kalman filter, smoother or Gaussian process.
 
-    With mean m and covariance P of a state, and weights h, y = h·m and variance = hᵀPh. It is
-    calibrated if the filter is: with the right model and noise. Labels of one track are correlated,
-    which no loss over single labels knows of: they are worth less than as many apart.
+    For a state with mean m and covariance P, and weights h,
 
-    Args:
-        states: A state, or a sequence of them: objects with a mean (`mean`, `x` or `loc`) and a
-            covariance (`covariance`, `covariance_matrix`, `cov` or `P`), or pairs of the two.
-        component: Which number of the state is the label; or weights, of several together.
+    .. math:: y = h^\top m, \qquad \operatorname{variance} = h^\top P h.
 
-    Returns:
-        y and variance, (states,); two numbers for a single state.
+    The variances are calibrated if the filter is, that is, if its model and its noise are right.
+    Labels of one track are correlated, which a loss over single labels does not know. They are
+    worth less than the same number of independent labels.
 
-    Identities: a component is a weight of 1 there and 0 elsewhere; scaling the weights by c scales
-    y by c and the variance by c².
+    Parameters
+    ----------
+    states : state or sequence of states
+        A state is an object with a mean (`mean`, `x` or `loc`) and a covariance (`covariance`,
+        `covariance_matrix`, `cov` or `P`), or a pair (mean, covariance).
+    component : int or sequence of float, default=0
+        Index of the number in the state that is the label. Pass one weight per number, h, if the
+        label is a linear combination of several.
 
-    Example:
-        >>> state = (np.array([3.0, 1.0]), np.array([[4.0, 0.0], [0.0, 9.0]]))
-        >>> posterior([state, state], component=1)
-        NoisyLabels(y=array([1., 1.]), variance=array([9., 9.]))
+    Returns
+    -------
+    NoisyLabels
+        y, of shape (states,), and `variance`, in squared units of y. A single state gives two
+        numbers.
+
+    Raises
+    ------
+    TypeError
+        A state has no mean or no covariance.
+    ValueError
+        The shapes of a mean and its covariance do not fit, or a label or variance is not finite, or
+        a variance is negative.
+
+    Notes
+    -----
+    An integer component is a weight of 1 there and 0 elsewhere. Scaling the weights by c scales y
+    by c and the variance by c².
+
+    Examples
+    --------
+    >>> import biv
+    >>> state = (np.array([3.0, 1.0]), np.array([[4.0, 0.0], [0.0, 9.0]]))
+    >>> biv.labels.posterior([state, state], component=1)
+    NoisyLabels(y=array([1., 1.]), variance=array([9., 9.]))
     """
-    one = _is_state(states)
-    pairs = [_state(state) for state in ([states] if one else states)]
+    single = _is_state(states)
+    pairs = [_mean_and_covariance(state) for state in ([states] if single else states)]
     if not pairs:
         raise ValueError("states must not be empty")
     labels, variances = [], []
@@ -56,7 +80,7 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
             variances.append(float(h @ covariance @ h))
         if not math.isfinite(labels[-1] + variances[-1]):
             raise ValueError(
-                "means and covariances must be such that labels and variances are finite; got "
+                "means and covariances must give finite labels and variances; got "
                 f"y = {labels[-1]:g} with variance {variances[-1]:g} in state {len(labels) - 1}"
             )
     if min(variances) < 0:
@@ -64,7 +88,7 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
         raise ValueError(
             f"covariances must not be negative; got a variance of {variances[row]:g} in state {row}"
         )
-    if one:
+    if single:
         return NoisyLabels(np.float64(labels[0]), np.float64(variances[0]))
     return NoisyLabels(np.array(labels), np.array(variances))
 
@@ -76,26 +100,25 @@ def _is_state(states: Any) -> bool:
     return any(hasattr(states, name) for name in COVARIANCES)
 
 
-def _state(state: Any) -> tuple[Array, Array]:
+def _mean_and_covariance(state: Any) -> tuple[Array, Array]:
     if isinstance(state, tuple) and len(state) == 2:
         mean, covariance = state
     else:
-        found = [
+        mean, covariance = (
             next((getattr(state, n) for n in names if hasattr(state, n)), None)
             for names in (MEANS, COVARIANCES)
-        ]
-        if found[0] is None or found[1] is None:
+        )
+        if mean is None or covariance is None:
             raise TypeError(
                 f"a state must have a mean ({', '.join(MEANS)}) and a covariance "
                 f"({', '.join(COVARIANCES)}), or be a pair of them; "
                 f"got {validation.describe(state)}"
             )
-        mean, covariance = found
     m = to_real_numbers("mean", mean).reshape(-1)  # a column vector, in some libraries
     p = np.atleast_2d(to_real_numbers("covariance", covariance))
     if p.shape != (len(m), len(m)):
         raise ValueError(
-            f"a covariance must have shape ({len(m)}, {len(m)}), as its mean has {len(m)} numbers; "
+            f"the covariance of a mean with {len(m)} numbers must have shape ({len(m)}, {len(m)}); "
             f"got {p.shape}"
         )
     return m, p
@@ -103,12 +126,14 @@ def _state(state: Any) -> tuple[Array, Array]:
 
 def _weights(component: int | Sequence[float], size: int) -> Array:
     if np.ndim(component) == 0:
-        place = validation.integer("component", component, at_least=-size)
-        if place >= size:
-            raise ValueError(f"component must be one of {size}, from 0 on; got {place}")
-        one: Array = np.eye(size)[place]
-        return one
+        index = validation.integer("component", component, at_least=-size)
+        if index >= size:
+            raise ValueError(
+                f"component must be less than {size}, the size of a state; got {index}"
+            )
+        unit: Array = np.eye(size)[index]
+        return unit
     h = to_real_numbers("component", component)
     if h.shape != (size,):
-        raise ValueError(f"component must be a number or {size} weights; got shape {h.shape}")
+        raise ValueError(f"component must be an integer or {size} weights; got shape {h.shape}")
     return h

@@ -1,4 +1,4 @@
-"""Labels from the ratings of many people, without their biases."""
+"""Labels from the ratings of many people, with the raters' biases removed."""
 
 from __future__ import annotations
 
@@ -13,113 +13,130 @@ from biv.labels._noisy_labels import (
     Array,
     GroupedLabels,
 )
-from biv.labels._repeats import columns, group_means, group_sums, repeats
+from biv.labels._repeats import checked_columns, group_means, group_sums, repeats
 
-ROUNDS, CLOSE = 5_000, 1e-10  # of the conjugate gradients that solve for raters' biases
-MAX_RATERS = 5_000  # of more, the uncertainty of their biases is simulated: no matrix of gigabytes
+MAX_ITERATIONS, TOLERANCE = 5_000, 1e-10  # of the conjugate gradients that solve for the biases
+MAX_RATERS = 5_000  # beyond, the biases' uncertainty is simulated: the matrix would take gigabytes
 SIMULATIONS = 64
 
 
 @errors_point_to("error-bars")
 def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
-    r"""Crowd ratings: the mean rating of each item, its variance shrunk where raters are few.
+    r"""Return labels from crowd ratings: one mean rating per item, with raters' biases removed.
 
-    Without `raters` this is :func:`repeats`. If it is known who gave each rating, the biases of
-    strict and lenient raters are removed first: ratings follow :math:`y_i + b_j` + noise, fitted by
-    least squares, with the biases b of all ratings adding up to 0. The variance of a label then
-    includes the covariance of the estimated biases. For noise of variance σ² it is exactly
+    Without `raters` the result is that of :func:`repeats`. With it, the biases of strict and
+    lenient raters are removed. A rating of item i by rater j is modelled as :math:`y_i + b_j` +
+    noise and fitted by least squares, with biases b that sum to 0 over all ratings. The variance of
+    a label then includes the variance of the estimated biases:
 
-    .. math:: \sigma^2 \left( \frac{1}{n_i} + (h_i - c)^\top L^+ (h_i - c) \right), \qquad
-              L = D_r - N^\top D_i^{-1} N
+    .. math:: \operatorname{variance} = \sigma^2 \left( \frac{1}{n_i}
+              + (h_i - c)^\top L^+ (h_i - c) \right), \qquad L = D_r - N^\top D_i^{-1} N
 
-    with N the item × rater matrix of counts, D_i and D_r the diagonal matrices of its row and
-    column sums, h_i the row of N divided by n_i, and c the raters' shares of all ratings. (The
-    biases' adding up to 0 over all ratings is what c stands for; h_i^⊤ L⁺ h_i is the variance if
-    the unweighted sum over the raters is 0.) The first σ² is that of the item, shrunk as in
-    :func:`repeats`, and the second is pooled over all items.
+    where N is the item × rater matrix of counts, D_i and D_r are the diagonal matrices of its row
+    and column sums, n_i is the number of ratings of item i, h_i is row i of N divided by n_i, and c
+    holds each rater's fraction of all ratings. The first σ² is that of the item, shrunk as in
+    :func:`repeats`. The second is pooled over all items.
 
-    The raters and items must form one connected graph: if two groups of raters have no item in
-    common, nothing tells which group is stricter. Where raters have few items in common, labels
-    share much of their error, and the variance of each label says nothing about that.
+    Parameters
+    ----------
+    items : array-like of shape (ratings,)
+        Item of each rating: numbers or text.
+    values : array-like of shape (ratings,)
+        The ratings, in label units.
+    raters : array-like of shape (ratings,) or None, default=None
+        Rater of each rating: numbers or text. Pass it whenever you know who gave each rating.
 
-    Up to 5,000 raters, L is inverted: 1,000 raters take about three seconds, and 5,000 about half a
-    minute and 1 GB. Beyond that, the second term is estimated from 64 simulated sets of ratings,
-    which leaves it uncertain by 18% and takes 64 times as long as the fit of the biases.
+    Returns
+    -------
+    GroupedLabels
+        y and `variance` (in squared label units) of shape (items,), with `items` and `counts`.
 
-    Args:
-        items: What was rated, (ratings,): numbers or text.
-        values: The ratings, (ratings,).
-        raters: Who rated, (ratings,), if their biases are to be taken out.
+    Raises
+    ------
+    ValueError
+        No item has two ratings, the raters fall into groups without a common item, or there are
+        too few ratings to separate biases from noise.
 
-    Returns:
-        y and variance, each (items,), with `items` and `counts`.
+    Notes
+    -----
+    A number added to all ratings of one rater, who gave a fraction q of them, adds q times that
+    number to every label and changes no variance. If every rater rates every item once, the
+    variance is that of the mean, σ²/n. The vector c is there because the biases sum to 0 over all
+    ratings; :math:`h_i^\top L^+ h_i` is the variance if they sum to 0 over the raters instead.
 
-    Raises:
-        ValueError: No item has two ratings, or the raters fall into groups without a common item.
+    Raters and items must form one connected graph. If two groups of raters have no item in common,
+    nothing shows which group is stricter. Where raters have few items in common, labels share much
+    of their error, which the variances of single labels do not show.
 
-    Identities: without raters, :func:`repeats`; a number added to all ratings of one rater, who
-    gave a share q of them, adds q times it to every label, and changes no variance; if every rater
-    rates every item once, the variance is that of the mean, σ²/n.
+    Up to 5,000 raters, L is inverted. 1,000 raters take about three seconds, and 5,000 about half a
+    minute and 1 GB. Beyond that, the second term is estimated from 64 simulated sets of ratings.
+    That leaves it uncertain by 18% and takes 64 times as long as the fit of the biases.
 
-    Example:
-        >>> items, raters = ["a", "b", "c"] * 2, ["strict"] * 3 + ["kind"] * 3
-        >>> ratings(items, [1.0, 3.0, 5.0, 3.0, 5.0, 6.0], raters).y.round(2)
-        array([2. , 4. , 5.5])
+    Examples
+    --------
+    >>> import biv
+    >>> items, raters = ["a", "b", "c"] * 2, ["strict"] * 3 + ["kind"] * 3
+    >>> labels = biv.labels.ratings(items, [1.0, 3.0, 5.0, 3.0, 5.0, 6.0], raters)
+    >>> labels.y.round(2), labels.variance.round(2)
+    (array([2. , 4. , 5.5]), array([0.17, 0.17, 0.17]))
     """
     if raters is None:
         return repeats(items, values)
-    given, numbers = columns(items, values, "values")
-    who, _ = columns(raters, values, "values", "raters")
-    names, place = np.unique(given, return_inverse=True)
-    people, rater = np.unique(who, return_inverse=True)
-    if (groups := _groups(place, rater, len(names), len(people))) > 1:
+    item_keys, numbers = checked_columns(items, values, "values")
+    rater_keys, _ = checked_columns(raters, values, "values", "raters")
+    item_names, item = np.unique(item_keys, return_inverse=True)
+    rater_names, rater = np.unique(rater_keys, return_inverse=True)
+    n_items, n_raters = len(item_names), len(rater_names)
+    if (n_parts := _count_components(item, rater, n_items, n_raters)) > 1:
         raise ValueError(
             "the rater-item graph must be connected, so that biases can be compared; got "
-            f"{groups} groups without a common item: have some items rated by both, or leave out "
-            "raters"
+            f"{n_parts} groups of raters without a common item: add ratings of the same items by "
+            "both groups, or leave out raters"
         )
-    left = len(numbers) - len(names) - (len(people) - 1)  # degrees of freedom of the residuals
-    if left < 1:
+    freedom = len(numbers) - n_items - (n_raters - 1)  # degrees of freedom of the residuals
+    if freedom < 1:
         raise ValueError(
-            f"{len(numbers)} ratings of {len(names)} items by {len(people)} raters are too few to "
-            "tell their biases from their noise"
+            "there must be at least as many ratings as items and raters together, to separate "
+            f"biases from noise; got {len(numbers)} ratings of {n_items} items by {n_raters} raters"
         )
-    bias = _biases(place, rater, numbers, len(names), len(people))
-    means, counts = group_means(place, numbers - bias[rater], len(names))
-    squares = group_sums(place, (numbers - bias[rater] - means[place]) ** 2, len(names))
-    pooled = squares.sum() / left * variance_of_t(np.float64(left))
-    uncertain, share = _uncertainty(place, rater, counts, len(people))
-    # Fitting the biases makes an item's residuals smaller: to a share of their sum of squares.
-    several = share > CLOSE
-    squares = np.where(several, squares, 0.0) / np.where(several, share, 1.0)
-    own = moderated(squares, np.where(several, counts - 1, 0), left)
-    return GroupedLabels(means, own / counts + pooled * uncertain, names, counts)
+    bias = _biases(item, rater, numbers, n_items, n_raters)
+    means, counts = group_means(item, numbers - bias[rater], n_items)
+    squares = group_sums(item, (numbers - bias[rater] - means[item]) ** 2, n_items)
+    pooled = squares.sum() / freedom * variance_of_t(np.float64(freedom))
+    bias_variance, remaining = _bias_effects(item, rater, counts, n_raters)
+    # Fitting the biases reduces an item's sum of squared residuals to the fraction `remaining`.
+    several = remaining > TOLERANCE
+    squares = np.where(several, squares, 0.0) / np.where(several, remaining, 1.0)
+    item_variance = moderated(squares, np.where(several, counts - 1, 0), freedom)
+    variance = item_variance / counts + pooled * bias_variance
+    return GroupedLabels(means, variance, item_names, counts)
 
 
 def _biases(
-    place: npt.NDArray[np.intp],
+    item: npt.NDArray[np.intp],
     rater: npt.NDArray[np.intp],
     numbers: Array,
-    items: int,
-    people: int,
+    n_items: int,
+    n_raters: int,
 ) -> Array:
-    """Solve L b = r by conjugate gradients, r the raters' sums of deviations from item means.
+    """Solve L b = r by conjugate gradients, with r the raters' sums of deviations from item means.
 
-    Started at 0 and preconditioned by the raters' counts, the biases of all ratings add up to 0.
+    Because the solver starts at 0 and is preconditioned by the raters' counts, the biases sum to 0
+    over all ratings.
     """
 
     def deviations(values: Array) -> Array:
-        means, _ = group_means(place, values, items)
-        return group_sums(rater, values - means[place], people)
+        means, _ = group_means(item, values, n_items)
+        return group_sums(rater, values - means[item], n_raters)
 
-    rated = np.bincount(rater, minlength=people)
-    bias, direction = np.zeros(people), np.zeros(people)
+    rated = np.bincount(rater, minlength=n_raters)
+    bias, direction = np.zeros(n_raters), np.zeros(n_raters)
     residual, size, first = deviations(numbers), 1.0, 0.0
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ITERATIONS):
         scaled = residual / rated
         before, size = size, float(residual @ scaled)
         first = first or size
-        if size <= CLOSE**2 * first:
+        if size <= TOLERANCE**2 * first:
             break
         direction = scaled + size / before * direction
         image = deviations(direction[rater])
@@ -129,68 +146,71 @@ def _biases(
     return bias
 
 
-def _uncertainty(
-    place: npt.NDArray[np.intp],
+def _bias_effects(
+    item: npt.NDArray[np.intp],
     rater: npt.NDArray[np.intp],
     counts: npt.NDArray[np.int64],
-    people: int,
+    n_raters: int,
 ) -> tuple[Array, Array]:
-    """What fitted biases do to each item, for noise of variance 1.
+    """Return the effects of fitting biases on each item, for noise of variance 1.
 
-    Returns the variance that they add to its label, and the expected sum of squares of its
-    residuals as a share of n - 1.
+    The first array is the variance that the biases add to the label. The second is the expected sum
+    of squared residuals of the item, as a fraction of n - 1.
     """
-    if people > MAX_RATERS:
-        added, squares = _simulated(place, rater, counts, people)
+    if n_raters > MAX_RATERS:
+        added, squares = _simulated_effects(item, rater, counts, n_raters)
     else:
-        order = np.argsort(place, kind="stable")
+        order = np.argsort(item, kind="stable")
         by_item = np.split(rater[order], np.cumsum(counts)[:-1])
-        rows = [np.unique(who, return_counts=True) for who in by_item]
-        rated = np.bincount(rater, minlength=people)
-        matrix = np.diag(rated) + np.outer(rated, rated) / len(rater)  # L is singular without it
-        for who, times in rows:
-            matrix[np.ix_(who, who)] -= np.outer(times, times) / times.sum()
+        rows = [np.unique(group, return_counts=True) for group in by_item]
+        rated = np.bincount(rater, minlength=n_raters)
+        # L is singular. The outer product makes it regular.
+        matrix = np.diag(rated) + np.outer(rated, rated) / len(rater)
+        for group, n in rows:
+            matrix[np.ix_(group, group)] -= np.outer(n, n) / n.sum()
         inverse: Array = np.linalg.inv(matrix.astype(np.float64, copy=False))
-        added = np.array([n @ inverse[np.ix_(who, who)] @ n / n.sum() ** 2 for who, n in rows])
-        squares = (
-            counts - 1 - group_sums(place, inverse.diagonal()[rater], len(counts)) + counts * added
+        added = np.array(
+            [n @ inverse[np.ix_(group, group)] @ n / n.sum() ** 2 for group, n in rows]
         )
-        added = added - 1 / len(rater)  # what the regular matrix has more than L
+        squares = (
+            counts - 1 - group_sums(item, inverse.diagonal()[rater], len(counts)) + counts * added
+        )
+        added = added - 1 / len(rater)  # the contribution of the outer product
     return added, squares / np.maximum(counts - 1, 1)
 
 
-def _simulated(
-    place: npt.NDArray[np.intp],
+def _simulated_effects(
+    item: npt.NDArray[np.intp],
     rater: npt.NDArray[np.intp],
     counts: npt.NDArray[np.int64],
-    people: int,
+    n_raters: int,
 ) -> tuple[Array, Array]:
-    """The variance added to labels, and their residuals' sums of squares, of simulated noise."""
-    rng, items = np.random.default_rng(0), len(counts)
-    added, squares = np.zeros(items), np.zeros(items)
+    """Estimate the variance added to labels and the residual sums of squares by simulation."""
+    rng, n_items = np.random.default_rng(0), len(counts)
+    added, squares = np.zeros(n_items), np.zeros(n_items)
     for _ in range(SIMULATIONS):
-        noise = rng.normal(size=len(place))
-        fitted = _biases(place, rater, noise, items, people)[rater]
-        shift, _ = group_means(place, fitted, items)
-        means, _ = group_means(place, noise, items)
+        noise = rng.normal(size=len(item))
+        fitted = _biases(item, rater, noise, n_items, n_raters)[rater]
+        shift, _ = group_means(item, fitted, n_items)
+        means, _ = group_means(item, noise, n_items)
         added += shift**2 / SIMULATIONS
         squares += (
-            group_sums(place, (noise - means[place] - fitted + shift[place]) ** 2, items)
+            group_sums(item, (noise - means[item] - fitted + shift[item]) ** 2, n_items)
             / SIMULATIONS
         )
     return added, squares
 
 
-def _groups(
-    place: npt.NDArray[np.intp], rater: npt.NDArray[np.intp], items: int, people: int
+def _count_components(
+    item: npt.NDArray[np.intp], rater: npt.NDArray[np.intp], n_items: int, n_raters: int
 ) -> int:
-    """How many parts the graph of items and raters falls into."""
-    part = np.arange(people)
+    """Return the number of connected components of the graph of items and raters."""
+    part = np.arange(n_raters)
     while True:
-        lowest = np.full(items, people)
-        np.minimum.at(lowest, place, part[rater])
+        lowest = np.full(n_items, n_raters)
+        np.minimum.at(lowest, item, part[rater])
         new = part.copy()
-        np.minimum.at(new, rater, lowest[place])
+        np.minimum.at(new, rater, lowest[item])
         if np.array_equal(new, part):
             return len(np.unique(part))
         part = new
