@@ -73,7 +73,7 @@ BAD_ARGUMENTS = {
     "a string for variance": ({"variance": "1.0"}, TypeError, "variance must be a torch.Tensor; got '1.0' of type str"),
     "a string for pred": ({"pred": "y"}, TypeError, "pred must be a torch.Tensor; got 'y'"),
     "a list for target": ({"target": [1.0]}, TypeError, r"target must be a torch.Tensor; got \[1.0\]"),
-    "another device": ({"variance": torch.ones(N, device="meta")}, ValueError, "variance .*device of target, cpu; got meta"),
+    "another device": ({"variance": torch.ones(N, device="meta")}, ValueError, "variance .*same device as target, cpu; got meta"),
 }  # fmt: skip
 
 
