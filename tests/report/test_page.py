@@ -1,4 +1,4 @@
-"""Reports as text: what is escaped, what they are made of, and what the command refuses."""
+"""Test the text of reports: escaping, contents, and the errors of the command."""
 
 import dataclasses
 import itertools
@@ -43,13 +43,13 @@ from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodReco
 from helpers.commands import COLUMNS, SMALL, data
 from helpers.paper_runs import results_of
 
-pytest.importorskip("plotly", reason="no report without plotly")
+pytest.importorskip("plotly", reason="reports need plotly")
 BAD = "</script><script>alert(1)</script>\"'<!-- ]]> \u2028 &lt;"
 RAW = ("<script>alert", "<!-- ]]>", "'<!--")
 
 
 class Elements(HTMLParser):
-    """Names of all elements, and the texts of those that are not scripts."""
+    """Names, attributes and texts of the elements of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -73,27 +73,27 @@ def chart(name="a", **more):
     return Chart("c", name, [panel], dict.fromkeys((name, "b"), Colour("#000000", "#ffffff")))
 
 
-def test_whatever_a_text_says_it_is_text():
+def test_texts_are_escaped_everywhere():
     table = Table("t", BAD, [BAD, "b"], [[BAD, Cell(BAD, BAD)]])
     parts = [Text(BAD), Commands([BAD]), table, chart(BAD)]
     whole = Page(
         BAD, BAD, BAD, [Section("one", BAD, parts)], footer=BAD, more_conclusions=[BAD]
     ).html()
-    own = Elements(re.sub(r"<script.*?</script>", "", whole, flags=re.DOTALL))
-    assert "script" not in own.names
-    assert sum(BAD in text for text in own.texts) >= 8
+    elements = Elements(re.sub(r"<script.*?</script>", "", whole, flags=re.DOTALL))
+    assert "script" not in elements.names
+    assert sum(BAD in text for text in elements.texts) >= 8
     scripts = re.findall(r"<script[^>]*>(.*?)</script>", whole, re.DOTALL)
     assert len(scripts) == 3
-    held = json.loads(scripts[0])
-    assert held["c"]["panels"][0]["title"] == BAD
+    charts = json.loads(scripts[0])
+    assert charts["c"]["panels"][0]["title"] == BAD
     assert not any(raw in scripts[0] for raw in RAW)
 
 
-def test_a_policy_lets_nothing_be_fetched_and_no_other_script_run():
+def test_the_policy_forbids_requests_and_other_scripts():
     one, two = page_of(Text("a")).html(), page_of(Text("b")).html()
     policies = [re.search(r'Policy" content="([^"]+)"', text).group(1) for text in (one, two)]
     assert all(policy.startswith("default-src 'none'; script-src 'nonce-") for policy in policies)
-    assert policies[0] != policies[1]  # what is in the page decides the word
+    assert policies[0] != policies[1]  # the nonce depends on the contents
     assert one == page_of(Text("a")).html()
     nonce = re.search(r"'nonce-(\w{64})'", one).group(1)
     assert one.count(f'<script nonce="{nonce}">') == 2
@@ -102,47 +102,48 @@ def test_a_policy_lets_nothing_be_fetched_and_no_other_script_run():
     assert all(link.startswith("#") for link in links)
 
 
-def test_letters_that_no_file_can_hold_do_not_stop_a_report(tmp_path):
-    words = "bad \udc80 \x07 name"
-    path = Page(words, words, words, [], parts=[Text(words)]).write(tmp_path / "r.html")
+def test_characters_that_cannot_be_encoded_are_replaced(tmp_path):
+    name = "bad \udc80 \x07 name"
+    path = Page(name, name, name, [], parts=[Text(name)]).write(tmp_path / "r.html")
     assert path.read_text(encoding="utf-8").count("bad � � name") == 5
 
 
-def test_names_have_an_end():
+def test_long_names_are_shortened():
     assert clean("x" * 10_000, 80) == "x" * 79 + "…"
     heading = Page("y" * 10_000, "", "", []).html()
     assert "y" * 201 not in heading
 
 
 @pytest.mark.parametrize("colour", [*figures.METHOD_COLOURS.values(), "#bddf26", "#440154"])
-def test_colours_stand_out_on_light_and_dark(colour):
+def test_colours_have_enough_contrast_on_light_and_dark_pages(colour):
     light, dark = Colour.from_hex(colour)
     assert contrast(light, LIGHT_PAGE) >= CONTRAST
     assert contrast(dark, DARK_PAGE) >= DARK_CONTRAST
 
 
-def test_the_pages_behind_the_colours_are_those_of_the_style_sheet():
+def test_background_colours_agree_with_the_style_sheet():
     style = (Path(biv.__file__).parent / "report/assets/report.css").read_text(encoding="utf-8")
-    found = re.findall(r"--panel: (#\w{6})", style)
-    assert set(found) == {LIGHT_PAGE, DARK_PAGE}
+    backgrounds = re.findall(r"--panel: (#\w{6})", style)
+    assert set(backgrounds) == {LIGHT_PAGE, DARK_PAGE}
 
 
-def test_lines_can_be_told_apart_without_colours():
+def test_lines_can_be_distinguished_without_colours():
     names = ["L2", "BIV", "GT", "C"]
-    told = Chart("c", "", [], dict.fromkeys(names, Colour("#000000", "#ffffff"))).to_json()["names"]
-    assert [own["name"] for own in told] == names
-    assert told[1]["dash"] == "solid"
-    assert len({own["dash"] for own in told}) == 4
+    chart = Chart("c", "", [], dict.fromkeys(names, Colour("#000000", "#ffffff")))
+    styles = chart.to_json()["names"]
+    assert [style["name"] for style in styles] == names
+    assert styles[1]["dash"] == "solid"
+    assert len({style["dash"] for style in styles}) == 4
 
 
-def test_numbers_of_a_chart_are_short_and_never_nan():
+def test_numbers_of_a_chart_are_rounded_and_never_nan():
     assert rounded([1 / 3, math.inf, -math.nan, 12_345_678.9]) == [0.33333, None, None, 12_346_000]
     text = json.dumps(chart().to_json(), allow_nan=False)
     assert "NaN" not in text
 
 
-def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
-    """Of made-up results: panels, colours, bands, words."""
+def test_every_artefact_is_drawn_and_described(tmp_path):
+    """Check panels, colours, bands and descriptions on made-up results."""
     store = Store(tmp_path / "runs.sqlite")
     grid = artefacts("bike2011", PRESETS["smoke"])
     runs = list(dict.fromkeys(run for a in grid.values() for run in a.runs(2)))
@@ -155,29 +156,32 @@ def test_every_artefact_can_be_drawn_and_says_its_numbers(tmp_path):
     assert {"table1-beside", "table1-curves", *(f"fig{k:02}" for k in range(1, 16))} == set(charts)
     for name, artefact in grid.items():
         drawn = charts["table1-curves" if name == "table1" else name]
-        for panel, found in zip(artefact.panels, drawn.panels, strict=True):
-            assert [line.label for line in panel.lines] == [s.name for s in found.series]
-            for series in found.series:
+        for panel, shown in zip(artefact.panels, drawn.panels, strict=True):
+            assert [line.label for line in panel.lines] == [s.name for s in shown.series]
+            for series in shown.series:
                 assert len(series.x) == len(series.y) <= _curves.POINTS
                 assert series.name in drawn.colours
-                assert series.name in found.description
+                assert series.name in shown.description
                 assert (np.array(series.low) <= np.array(series.y)).all()
                 assert (np.array(series.high) >= np.array(series.y)).all()
 
 
-def test_a_thinned_curve_keeps_its_ends():
+def test_a_thinned_curve_keeps_its_first_and_last_point():
     assert _curves.thinned(3).tolist() == [0, 1, 2]
     places = _curves.thinned(2_000)
     assert (places[0], places[-1], len(places)) == (0, 1999, _curves.POINTS)
 
 
-def test_differences_to_the_paper_at_a_glance():
+def test_gauges_show_differences_to_the_paper():
     lower, higher, same = (_table.gauge(apart) for apart in (-0.1, 3.0, 0.001))
     assert (lower.text, higher.text, same.text) == ("10% lower", "300% higher", "the same")
     widths = [
         float(re.search(r'width="([\d.]+)"', cell.drawing).group(1)) for cell in (lower, higher)
     ]
-    assert widths == [pytest.approx(7.0), pytest.approx(28.0)]  # the longest fills its half
+    assert widths == [
+        pytest.approx(7.0),
+        pytest.approx(28.0),
+    ]  # the largest difference fills its half
     assert _table.gauge(math.nan).text == ""
 
 
@@ -194,16 +198,16 @@ def texts(page):
     return " ".join(Elements(page.html().split('<script type="application/json"', 1)[0]).texts)
 
 
-def test_a_report_without_a_comparison_says_how_to_have_one(model):
+def test_a_report_without_a_comparison_says_how_to_run_one(model):
     page = model_page.build_model_page(ModelFolder.read(model), "model")
-    said = texts(page)
+    text = texts(page)
     table = model.parent / "data.csv"
-    assert f"biv compare {table} --target y --target-std s --features " in said
+    assert f"biv compare {table} --target y --target-std s --features " in text
     assert "If these error bars are right, weighting by them is worth" in page.conclusion
-    assert f"biv train {model.parent / 'data.csv'} --target y" in said
+    assert f"biv train {model.parent / 'data.csv'} --target y" in text
 
 
-def test_a_report_is_made_again_from_the_folder_alone(model, tmp_path, capsys):
+def test_a_report_is_rebuilt_from_the_model_folder_alone(model, tmp_path, capsys):
     (model.parent / "data.csv").rename(tmp_path / "elsewhere.csv")
     try:
         assert main(["report", str(model), "-o", str(tmp_path / "again.html")]) == 0
@@ -217,18 +221,18 @@ def test_a_report_is_made_again_from_the_folder_alone(model, tmp_path, capsys):
     assert again == first
 
 
-def test_without_error_bars_there_is_a_report_too(model, tmp_path):
+def test_a_model_without_error_bars_has_a_report(model, tmp_path):
     table = model.parent / "data.csv"
     options = ["--target", "y", "--ignore", "s", *SMALL, "--out", str(tmp_path / "m")]
     assert main(["train", str(table), *options]) == 0
-    said = texts(model_page.build_model_page(ModelFolder.read(tmp_path / "m"), "m"))
-    assert "There were no error bars" in said
-    assert "What weighting bought" not in said
-    assert "Calibration of the intervals" in said
+    text = texts(model_page.build_model_page(ModelFolder.read(tmp_path / "m"), "m"))
+    assert "There were no error bars" in text
+    assert "Gain from weighting" not in text
+    assert "Calibration of the intervals" in text
 
 
 @pytest.mark.parametrize(
-    ("told", "first"),
+    ("recommendation", "first"),
     [
         ("Use the error bars: with them 5.0% lower than without. The lowest is BIV.",
          "Use the error bars: with them 5.0% lower than without."),
@@ -236,31 +240,33 @@ def test_without_error_bars_there_is_a_report_too(model, tmp_path):
         ("Do not use them.", "Do not use them."),
     ],
 )  # fmt: skip
-def test_the_recommendation_stands_first_in_a_sentence(model, told, first):
+def test_the_recommendation_comes_first(model, recommendation, first):
     folder = ModelFolder.read(model)
-    compared = dataclasses.replace(methods_compared(0.0, 0.4, 0.6, 0.8), recommendation=told)
-    answers = conclusions.of_comparison(compared)
-    assert answers[0] == first
-    assert " ".join(answers) == told
+    compared = dataclasses.replace(
+        comparison_record(0.0, 0.4, 0.6, 0.8), recommendation=recommendation
+    )
+    sentences = conclusions.of_comparison(compared)
+    assert sentences[0] == first
+    assert " ".join(sentences) == recommendation
     page = model_page.build_model_page(dataclasses.replace(folder, comparison=compared), "m")
     assert page.conclusion == first
 
 
 @pytest.mark.parametrize(
-    ("worth", "words"),
+    ("worth", "message"),
     [(1.02, "differ too little"), (2.5, "2.5 times as many labels"), (None, "no noise at all")],
 )
-def test_what_error_bars_alone_say(model, worth, words):
+def test_the_expected_gain_is_the_conclusion(model, worth, message):
     folder = ModelFolder.read(model)
     bars = dataclasses.replace(folder.evidence.bars, worth=worth)
     evidence = dataclasses.replace(folder.evidence, bars=bars)
     folder = dataclasses.replace(folder, evidence=evidence)
-    assert words in model_page.build_model_page(folder, "m").conclusion
-    assert words in " ".join(training.text(folder).split())
+    assert message in model_page.build_model_page(folder, "m").conclusion
+    assert message in " ".join(training.text(folder).split())
 
 
-def changed(model, **result):
-    """A page whose fit had found something else."""
+def page_with(model, **result):
+    """Return the page of a model with other values in the result of its fit."""
     folder = ModelFolder.read(model)
     about = dataclasses.replace(
         folder.about, result=dataclasses.replace(folder.about.result, **result)
@@ -268,35 +274,33 @@ def changed(model, **result):
     return model_page.build_model_page(dataclasses.replace(folder, about=about), "m")
 
 
-def test_a_page_says_what_the_command_says_beside_its_scores(model):
+def test_conclusions_of_a_page_agree_with_those_of_the_command(model):
     folder = ModelFolder.read(model)
     assert folder.about.result.finding == folder.evidence.finding
     finding = folder.about.result.finding
-    assert f"Finding about the error bars: {finding.text}." in changed(model).more_conclusions
+    assert f"Finding about the error bars: {finding.text}." in page_with(model).more_conclusions
     wrong = FindingRecord(kind="too large", text="the error bars are larger than the noise")
-    page = changed(model, finding=wrong)
+    page = page_with(model, finding=wrong)
     assert page.conclusion == f"Finding about the error bars: {wrong.text}."
     assert page.more_conclusions[0].startswith("The scores rest on these error bars")
-    assert not any("weighting by them is worth" in said for said in page.more_conclusions)
-    asked = changed(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
-                    r2_all_labels_alike_stderr=0.01)  # fmt: skip
-    assert asked.more_conclusions[-1].startswith("How was σ obtained?")
-    told = changed(
-        model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5
-    ).more_conclusions[-1]
-    assert "rank correlation +0.50" in told
-    assert "squared error is 7.5" in told
+    assert not any("weighting by them is worth" in text for text in page.more_conclusions)
+    page = page_with(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
+                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
+    assert page.more_conclusions[-1].startswith("How was σ obtained?")
+    page = page_with(model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5)
+    assert "rank correlation +0.50" in page.more_conclusions[-1]
+    assert "squared error is 7.5" in page.more_conclusions[-1]
 
 
 def test_a_model_that_predicts_nothing_says_so_first(model):
-    page = changed(model, r2=0.003, r2_stderr=0.01)
+    page = page_with(model, r2=0.003, r2_stderr=0.01)
     assert page.conclusion.startswith(
         "The model predicts next to nothing of these labels: R² 0.003"
     )
     assert "weighting by them is worth" in page.more_conclusions[0]
 
 
-def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
+def test_replaced_error_bars_are_marked_as_assumed(tmp_path):
     table = data(tmp_path / "data.csv")
     frame = pd.read_csv(table)
     frame.loc[[4, 9], "s"] = np.nan
@@ -308,19 +312,19 @@ def test_what_is_no_error_bar_of_the_table_is_not_shown_as_one(tmp_path):
     assert folder.evidence.bars.count == 148
     first = folder.evidence.look_at[0]
     assert (first.where, first.sigma_unknown) == (f"{table}, row 5", True)
-    said = texts(model_page.build_model_page(folder, "m"))
-    assert "(taken)" in said
-    assert "148 labels that have one, of 150" in said
+    text = texts(model_page.build_model_page(folder, "m"))
+    assert "(assumed)" in text
+    assert "σ² of 148 labels that have an error bar (of 150 labels)" in text
 
 
-def test_a_stream_shows_whose_error_bars_it_shows(model):
+def test_a_streamed_model_shows_the_error_bars_of_held_out_rows(model):
     folder = ModelFolder.read(model)
     evidence = dataclasses.replace(folder.evidence, rows=6_000)
-    said = texts(model_page.build_model_page(dataclasses.replace(folder, evidence=evidence), "m"))
-    assert "σ² of 150 labels that were held out, of 6,000" in said
+    text = texts(model_page.build_model_page(dataclasses.replace(folder, evidence=evidence), "m"))
+    assert "σ² of 150 held-out labels (of 6,000 labels)" in text
 
 
-def methods_compared(*above):
+def comparison_record(*above):
     names = ["BIV", "L2", "BIV, shuffled variances", "linear, weighted"]
     methods = [
         MethodRecord(
@@ -352,7 +356,7 @@ def methods_compared(*above):
 
 
 def test_methods_are_drawn_by_their_paired_differences():
-    (panel,) = comparison_section.methods_chart(methods_compared(0.0, 0.4, 0.8, 0.6)).panels
+    (panel,) = comparison_section.methods_chart(comparison_record(0.0, 0.4, 0.8, 0.6)).panels
     first = panel.series[0]
     assert (list(first.x), list(first.y)) == ([0.0], ["BIV"])
     others = dict(zip(panel.series[2].y, panel.series[2].x, strict=True))
@@ -361,14 +365,14 @@ def test_methods_are_drawn_by_their_paired_differences():
     assert panel.x_range is None
 
 
-def test_a_method_that_is_lost_does_not_squeeze_the_others():
-    chart = comparison_section.methods_chart(methods_compared(0.0, 0.4, 0.6, 4e5))
+def test_a_very_bad_method_does_not_compress_the_others():
+    chart = comparison_section.methods_chart(comparison_record(0.0, 0.4, 0.6, 4e5))
     assert chart.panels[0].x_range[1] < 10
-    assert "Beyond the axis: linear, weighted." in chart.caption
+    assert "Beyond the end of the axis: linear, weighted." in chart.caption
 
 
-def test_faces_have_a_report(tmp_path):
-    """Whose batches are not of the usual size."""
+def test_runs_on_faces_have_a_report(tmp_path):
+    """Use the runs on faces, whose batches are not of the usual size."""
     store = Store(Path(__file__).parents[2] / "paper/faces/runs.sqlite")
     (chosen,) = paper_page.contents(store)
     page = paper_page.page(store, chosen, "paper/faces")
@@ -377,20 +381,20 @@ def test_faces_have_a_report(tmp_path):
     assert page.write(tmp_path / "faces.html").stat().st_size < 8e6
 
 
-def test_half_a_figure_is_no_figure(tmp_path):
+def test_incomplete_figures_are_not_shown(tmp_path):
     store = Store(tmp_path / "runs.sqlite")
     grid = artefacts("bike2011", PRESETS["smoke"])
     store.add(results_of(grid["table1"].runs(1)).values())
     page = paper_page.page(store, paper_page.contents(store)[0], "results")
     keys = {chart.key for chart in page.charts()}
-    assert {"table1-curves", "fig03", "fig12"} <= keys  # of which all panels have lines
+    assert {"table1-curves", "fig03", "fig12"} <= keys  # all their panels have lines
     assert not {"fig02", "fig09", "fig14"} & keys
     (claims,) = [section for section in page.sections if section.key == "claims"]
     assert ">not run<" not in claims.parts[1].html()
     assert len(claims.parts[1].rows) < 20
 
 
-def test_tables_say_in_columns_what_they_show(tmp_path):
+def test_values_and_spreads_have_columns_of_their_own(tmp_path):
     store = Store(tmp_path / "runs.sqlite")
     grid = artefacts("bike2011", PRESETS["smoke"])
     results = results_of(grid["table1"].runs(3))
@@ -404,16 +408,16 @@ def test_tables_say_in_columns_what_they_show(tmp_path):
     assert len(store) == 0
 
 
-def test_a_whole_number_is_written_as_one():
+def test_whole_numbers_have_no_decimal_point():
     assert (Cell("5", 5.0).raw, Cell("x", 0.5).raw, Cell("", math.nan).raw) == ("5", "0.5", "")
 
 
-def test_a_name_turns_nothing_round():
+def test_names_are_isolated_from_the_direction_of_their_context():
     assert quoted("\u202eabc").startswith("“\u2068")
     assert quoted("\u202eabc").endswith("\u2069”")
 
 
-def test_a_report_may_go_into_the_folder_of_its_model(model, tmp_path, capsys):
+def test_a_report_can_be_written_into_the_model_folder(model, tmp_path, capsys):
     table, out = model.parent / "data.csv", tmp_path / "m"
     assert (
         main(
@@ -448,7 +452,7 @@ def fails(capsys, *arguments):
     return capsys.readouterr().err
 
 
-def test_what_is_no_source_is_refused(model, tmp_path, capsys):
+def test_invalid_sources_are_refused(model, tmp_path, capsys):
     assert "nowhere is not there" in fails(capsys, "report", "nowhere")
     assert "must be a model folder" in fails(capsys, "report", tmp_path)
     (tmp_path / "runs.sqlite").write_text("no store")
@@ -462,7 +466,7 @@ def test_what_is_no_source_is_refused(model, tmp_path, capsys):
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_nothing_is_overwritten(model, tmp_path, capsys):
+def test_an_existing_file_is_not_overwritten(model, tmp_path, capsys):
     out = tmp_path / "r.html"
     out.write_text("mine")
     assert "--force replaces it" in fails(capsys, "report", model, "-o", out)
@@ -481,14 +485,14 @@ def test_nothing_is_overwritten(model, tmp_path, capsys):
         ('{"target": "y", "methods": [{"method": 3}]}', "methods[0].method must be str; got int"),
     ],
 )
-def test_a_comparison_must_be_one_of_this_label(model, tmp_path, capsys, content, message):
+def test_an_invalid_comparison_is_refused(model, tmp_path, capsys, content, message):
     (tmp_path / "c.json").write_text(content)
     assert message in fails(capsys, "report", model, "--comparison", tmp_path / "c.json")
     with pytest.raises(ValueError, match="biv compare --json"):
         ComparisonRecord.read(Path(__file__), "y")
 
 
-def test_without_plotly_the_rest_is_done_and_said(model, tmp_path, capsys, monkeypatch):
+def test_without_plotly_only_the_report_is_missing(model, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setattr("importlib.util.find_spec", _without("plotly"))
     assert "pip install plotly, or biv[report]" in fails(capsys, "report", model)
@@ -500,16 +504,16 @@ def test_without_plotly_the_rest_is_done_and_said(model, tmp_path, capsys, monke
     assert "needs plotly" in fails(
         capsys, "train", table, *COLUMNS, "--out", tmp_path / "n", "--report", tmp_path / "n.html"
     )
-    assert not (tmp_path / "n").exists()  # said before the training, not after it
+    assert not (tmp_path / "n").exists()  # the error comes before the training
 
 
 def _without(name):
     from importlib.util import find_spec
 
-    return lambda asked, *rest: None if asked == name else find_spec(asked, *rest)
+    return lambda module, *rest: None if module == name else find_spec(module, *rest)
 
 
-def test_an_older_folder_is_told_to_be_trained_again(model, tmp_path, capsys):
+def test_a_folder_of_an_older_version_is_refused(model, tmp_path, capsys):
     folder = ModelFolder.read(model)
     dataclasses.replace(folder, evidence=None).write(tmp_path)
     assert "has no evidence.json" in fails(capsys, "report", tmp_path)
@@ -517,11 +521,11 @@ def test_an_older_folder_is_told_to_be_trained_again(model, tmp_path, capsys):
     assert "got 'biv evidence 0'" in fails(capsys, "report", tmp_path)
     (tmp_path / "evidence.json").write_text("{")
     assert "evidence.json is damaged" in fails(capsys, "report", tmp_path)
-    table = model.parent / "data.csv"  # predictions do without it
+    table = model.parent / "data.csv"  # predictions do not need it
     assert main(["predict", str(tmp_path), str(table), "--out", str(tmp_path / "p.csv")]) == 0
 
 
-def test_a_store_of_several_kinds_says_which_is_shown(tmp_path, capsys):
+def test_a_store_with_several_data_sets_says_which_is_shown(tmp_path, capsys):
     store = Store(tmp_path / "runs.sqlite")
     for dataset, seeds in (("bike2011", 2), ("bike", 1)):
         grid = artefacts(dataset, PRESETS["smoke"])

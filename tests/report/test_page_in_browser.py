@@ -1,4 +1,4 @@
-"""Reports in a real browser: nothing is fetched, nothing complains, everything can be used."""
+"""Test reports in a real browser: no requests, no errors, and working controls."""
 
 import csv
 import json
@@ -15,12 +15,13 @@ from biv.paper.report import paper_page
 from biv.paper.store import Store
 from helpers.browser import OpenPage, browser
 
-pytest.importorskip("plotly", reason="no report without plotly")
+pytest.importorskip("plotly", reason="reports need plotly")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 8_000_000  # bytes
-# What runs if any of it is taken for HTML, and what would turn a page round or tear it apart.
+# A name that runs scripts if it is not escaped, one that is written from right to left, and a
+# very long one.
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;</script>"
 RIGHT_TO_LEFT = "\u202eشريط الخطأ שגיאה"
 LONG = "x" * 10_000
@@ -28,13 +29,13 @@ LONG = "x" * 10_000
 
 @pytest.fixture(scope="module")
 def started():
-    with browser() as one:
-        yield one
+    with browser() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def paper(tmp_path_factory):
-    """Of the committed store: 720 runs, all figures, all claims."""
+    """Write the report of the committed store: 720 runs, all figures, all claims."""
     out = tmp_path_factory.mktemp("paper") / "paper.html"
     assert main(["report", str(ROOT / "paper/results"), "-o", str(out)]) == 0
     return out
@@ -45,7 +46,7 @@ def table(folder, target="y", rows=200):
     x = rng.normal(size=(rows, 2))
     std = rng.uniform(0.1, 1.5, rows)
     y = x[:, 0] + std * rng.normal(size=rows)
-    y[7] += 40.0  # a row to look at
+    y[7] += 40.0  # an outlier
     frame = pd.DataFrame({"a": x[:, 0], HOSTILE: x[:, 1], LONG: x[:, 1] ** 2, target: y, "s": std})
     path = folder / "data <b>&'.csv"
     frame.to_csv(path, index=False)
@@ -53,18 +54,18 @@ def table(folder, target="y", rows=200):
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory):
-    """A model with its comparison, of a table whose names are as bad as can be."""
-    folder = tmp_path_factory.mktemp("own")
+def trained(tmp_path_factory):
+    """Train a model, with a comparison, on a table with hostile names of columns."""
+    folder = tmp_path_factory.mktemp("trained")
     target = "t" + HOSTILE + RIGHT_TO_LEFT + LONG
     path = table(folder, target)
     columns = ["--target", target, "--target-std", "s"]
     with (folder / "comparison.json").open("w", encoding="utf-8") as out, redirect_stdout(out):
-        compared = ["compare", str(path), *columns, "--folds", "2", "--jobs", "2", "--json"]
-        assert main([*compared, "--report", str(folder / "compare.html")]) == 0
+        compare = ["compare", str(path), *columns, "--folds", "2", "--jobs", "2", "--json"]
+        assert main([*compare, "--report", str(folder / "compare.html")]) == 0
     small = ["--members", "4", "--max-epochs", "5", "--out", str(folder / "model")]
-    told = ["--comparison", str(folder / "comparison.json")]
-    assert main(["train", str(path), *columns, *small, *told]) == 0
+    comparison = ["--comparison", str(folder / "comparison.json")]
+    assert main(["train", str(path), *columns, *small, *comparison]) == 0
     return folder
 
 
@@ -72,8 +73,8 @@ def pages(folder):
     return [folder / "model" / "report.html", folder / "compare.html"]
 
 
-def charts_hold(opened):
-    """What every report must do, of any data."""
+def check_charts(opened):
+    """Check that all charts are drawn, without an error and without a request."""
     page = opened.page
     opened.draw_all()
     plots = page.locator(".plot").count()
@@ -82,10 +83,10 @@ def charts_hold(opened):
     assert len(opened.requests) == 1  # the file itself
 
 
-def test_the_paper_draws_everything_and_asks_for_nothing(started, paper):
+def test_the_report_of_the_paper_draws_every_chart_without_requests(started, paper):
     assert paper.stat().st_size < LARGEST
     with OpenPage(started, paper) as opened:
-        charts_hold(opened)
+        check_charts(opened)
         text = opened.page.locator("main").inner_text()
         for words in ("Table 1: ours beside the paper's", "Figure 15, VarNoise", "7 hold"):
             assert words in text
@@ -93,7 +94,7 @@ def test_the_paper_draws_everything_and_asks_for_nothing(started, paper):
         assert opened.page.locator("#claims tbody").first.locator("tr").count() == 20
 
 
-def test_a_method_that_is_switched_off_disappears(started, paper):
+def test_check_boxes_hide_and_show_methods(started, paper):
     with OpenPage(started, paper) as opened:
         page = opened.page
         figure = page.locator("figure[data-chart=fig03]")
@@ -103,7 +104,7 @@ def test_a_method_that_is_switched_off_disappears(started, paper):
         before = lines.count()
         switch = figure.get_by_label("BIV", exact=True)
         switch.focus()
-        page.keyboard.press("Space")  # as a keyboard has it
+        page.keyboard.press("Space")  # toggle it by keyboard
         assert not switch.is_checked()
         page.wait_for_function(
             "([f, n]) => document.querySelectorAll(f).length === n",
@@ -123,7 +124,7 @@ def ranges(page, key):
     )
 
 
-def test_charts_zoom_by_mouse_and_keyboard_and_tell_values(started, paper):
+def test_charts_zoom_by_mouse_and_keyboard_and_show_values(started, paper):
     with OpenPage(started, paper) as opened:
         page = opened.page
         plot = page.locator("figure[data-chart=fig03] .plot")
@@ -132,7 +133,7 @@ def test_charts_zoom_by_mouse_and_keyboard_and_tell_values(started, paper):
         whole = ranges(page, "fig03")
         box = plot.bounding_box()
         middle, height = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        for step in range(60):  # down a column until a curve is below the pointer
+        for step in range(60):  # move down until the pointer is on a curve
             page.mouse.move(middle, box["y"] + box["height"] * (0.1 + 0.012 * step))
             if plot.locator(".hoverlayer .hovertext").count():
                 break
@@ -188,10 +189,10 @@ def test_tables_sort_copy_and_download(started, paper, tmp_path):
 @pytest.mark.parametrize(
     ("width", "scheme"), [(360, "light"), (360, "dark"), (768, "light"), (1280, "dark")]
 )
-def test_no_width_scrolls_sideways_and_text_stands_out(started, paper, own, width, scheme):
-    for path in (*pages(own), *([paper] if (width, scheme) == (360, "dark") else [])):
+def test_no_width_scrolls_sideways_and_text_has_contrast(started, paper, trained, width, scheme):
+    for path in (*pages(trained), *([paper] if (width, scheme) == (360, "dark") else [])):
         with OpenPage(started, path, width=width, scheme=scheme) as opened:
-            charts_hold(opened)
+            check_charts(opened)
             page = opened.page
             for summary in page.locator("details > summary").all():
                 summary.click()
@@ -208,8 +209,8 @@ def test_no_width_scrolls_sideways_and_text_stands_out(started, paper, own, widt
             assert (bright[0] > bright[1]) == (scheme == "light")
 
 
-def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
-    with OpenPage(started, pages(own)[0], scheme="dark") as opened:
+def test_printing_is_on_white_and_includes_charts_never_in_view(started, trained):
+    with OpenPage(started, pages(trained)[0], scheme="dark") as opened:
         page = opened.page
         assert page.locator(".plot[data-drawn]").count() < page.locator(".plot").count()
         page.emulate_media(media="print")
@@ -234,9 +235,9 @@ def test_paper_is_white_and_holds_what_was_never_scrolled_to(started, own):
         assert opened.complaints == []
 
 
-def test_what_is_printed_from_the_dark_is_black_on_white(started, own):
-    """A browser tells of printing while the colours of its screen still hold."""
-    with OpenPage(started, pages(own)[0], scheme="dark") as opened:
+def test_printing_from_the_dark_theme_is_black_on_white(started, trained):
+    """Check the colours at "beforeprint", when the styles of the screen still apply."""
+    with OpenPage(started, pages(trained)[0], scheme="dark") as opened:
         page = opened.page
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
@@ -247,8 +248,8 @@ def test_what_is_printed_from_the_dark_is_black_on_white(started, own):
         assert opened.complaints == []
 
 
-def test_no_button_of_a_chart_leads_elsewhere(started, paper):
-    """Plotly has one that sends the chart to a server; it, or a new one, must not appear."""
+def test_charts_have_only_the_listed_buttons(started, paper):
+    """Plotly has a button that sends the chart to a server; neither it nor a new one may appear."""
     with OpenPage(started, paper) as opened:
         page = opened.page
         page.locator(".plot .main-svg").first.wait_for()
@@ -259,14 +260,14 @@ def test_no_button_of_a_chart_leads_elsewhere(started, paper):
         assert buttons.evaluate_all("all => all.every(b => b.tabIndex === -1)")
 
 
-def test_a_finger_scrolls_past_charts(started, own):
-    with OpenPage(started, pages(own)[0], width=360, has_touch=True, is_mobile=True) as opened:
+def test_dragging_on_a_touch_screen_does_not_zoom(started, trained):
+    with OpenPage(started, pages(trained)[0], width=360, has_touch=True, is_mobile=True) as opened:
         opened.page.locator(".plot").first.scroll_into_view_if_needed()
         opened.page.locator(".plot .main-svg").first.wait_for()
         assert opened.page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
 
 
-def test_without_scripts_there_are_words(started, paper):
+def test_without_scripts_charts_are_described_in_words(started, paper):
     with OpenPage(started, paper, java_script_enabled=False) as opened:
         page = opened.page
         assert "Lowest means" in page.locator("#fig03 .plot").inner_text()
@@ -274,7 +275,7 @@ def test_without_scripts_there_are_words(started, paper):
         assert page.locator("#table1 tbody tr").first.is_visible()
 
 
-def test_one_can_choose_light_or_dark(started, paper):
+def test_the_theme_can_be_chosen(started, paper):
     with OpenPage(started, paper) as opened:
         page = opened.page
         button = page.locator("#theme")
@@ -287,35 +288,34 @@ def test_one_can_choose_light_or_dark(started, paper):
                 )
             )
             button.click()
-        assert [words for words, _ in seen] == ["Theme: automatic", "Theme: light", "Theme: dark"]
+        assert [text for text, _ in seen] == ["Theme: automatic", "Theme: light", "Theme: dark"]
         assert seen[0][1] == seen[1][1] != seen[2][1]
 
 
-def test_one_s_own_data(started, own):
-    for path in pages(own):
+def test_the_report_of_a_user_s_table(started, trained):
+    for path in pages(trained):
         assert path.stat().st_size < LARGEST
         with OpenPage(started, path) as opened:
-            charts_hold(opened)
+            check_charts(opened)
             page = opened.page
             text = page.locator("main").inner_text()
-            for words in ("What the error bars look like", "What weighting bought",
-                          "Calibration of the intervals", "Residuals over σ²",
-                          "The rows to look at first", "shuffled"):  # fmt: skip
+            for words in ("Error bars", "Gain from weighting", "Calibration of the intervals",
+                          "Residuals by σ²", "Rows to check first", "shuffled"):  # fmt: skip
                 assert words in text, words
             first = page.locator("#look-at tbody tr").first.inner_text()
-            assert "row 8" in first  # the one that is 40 off
+            assert "row 8" in first  # the outlier
             assert page.locator(".answer p").first.inner_text().endswith((".", "%"))
-            # Whatever names say, they are text: no element of theirs is there.
+            # Names are escaped, so that none of them adds an element.
             assert page.locator("img, body script[src]").count() == 0
             assert page.locator("script").count() == 3
 
 
-def test_hostile_names_are_shown_as_they_are(started, own):
-    target = json.loads((own / "model" / "about.json").read_text(encoding="utf-8"))["target"][
+def test_hostile_names_are_shown_as_they_are(started, trained):
+    target = json.loads((trained / "model" / "about.json").read_text(encoding="utf-8"))["target"][
         "name"
     ]
-    with OpenPage(started, own / "model" / "report.html") as opened:
-        charts_hold(opened)
+    with OpenPage(started, trained / "model" / "report.html") as opened:
+        check_charts(opened)
         page = opened.page
         page.locator("#model details > summary").last.click()
         names = page.locator("#model table").last.locator("tbody th").all_inner_texts()
@@ -327,7 +327,7 @@ def test_hostile_names_are_shown_as_they_are(started, own):
         assert any(target[:30] in title for title in titles)
 
 
-def test_charts_have_words_and_can_be_reached(started, paper):
+def test_charts_are_described_and_reachable_by_keyboard(started, paper):
     with OpenPage(started, paper) as opened:
         page = opened.page
         for plot in page.locator(".plot").all():
@@ -343,8 +343,8 @@ def test_charts_have_words_and_can_be_reached(started, paper):
         assert len(ids) == len(set(ids))
 
 
-def test_the_page_runs_no_script_but_its_own(started, paper, tmp_path):
-    """If something were not escaped, the page's policy would still not let it run or fetch."""
+def test_the_policy_stops_inserted_scripts_and_requests(started, paper, tmp_path):
+    """Insert what a failure to escape would insert: the policy of the page must still stop it."""
     text = paper.read_text(encoding="utf-8")
     broken = tmp_path / "broken.html"
     inserted = "<script>document.title = 'ran'</script><img src='https://127.0.0.1:9/x.png'>"
@@ -357,7 +357,7 @@ def test_the_page_runs_no_script_but_its_own(started, paper, tmp_path):
         assert any("Content Security Policy" in words for words in opened.complaints)
 
 
-def test_table_1_of_the_page_is_that_of_the_store(paper):
+def test_table_1_of_the_page_agrees_with_the_store(paper):
     store = Store(ROOT / "paper/results/runs.sqlite")
     (chosen,) = paper_page.contents(store)
     assert (chosen.dataset, chosen.preset, chosen.seeds) == ("bike", "paper", 5)

@@ -1,1 +1,1 @@
-"""Tables and figures, rebuilt from what a store holds."""
+"""HTML reports, and results as text and figures."""

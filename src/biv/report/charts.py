@@ -1,6 +1,6 @@
-"""Charts as data: what is drawn, in which colours, and what it shows in words.
+"""Charts as data: their series, axes and colours, and a description of each in words.
 
-The page's script hands them to plotly; nothing here knows of it.
+Nothing here depends on plotly. The script of the page passes the charts to it.
 """
 
 from __future__ import annotations
@@ -14,67 +14,70 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-LIGHT_PAGE, DARK_PAGE = "#f6f7f9", "#1d2026"  # behind the charts, as the style sheet has it
-Z = 1.96  # standard errors to each side of a 95% interval
-CONTRAST = 3.0  # what stands out enough to be seen: W3C's rule for graphics
-DARK_CONTRAST = 4.5  # thin lines on black want more
+LIGHT_PAGE, DARK_PAGE = "#f6f7f9", "#1d2026"  # backgrounds of charts, as in the style sheet
+Z = 1.96  # half-width of a 95% interval, in standard errors
+CONTRAST = 3.0  # smallest contrast of graphics that the W3C recommends
+DARK_CONTRAST = 4.5  # thin lines on black need a higher contrast
 
 
 class Colour(NamedTuple):
-    """One for light pages and paper, one for dark pages."""
+    """Colour of a series: one value for light pages and paper, one for dark pages."""
 
     light: str
     dark: str
 
     @classmethod
     def from_hex(cls, colour: str) -> Colour:
-        """A colour, mixed with black or white where it would not stand out.
+        """Return a colour, mixed with black or white where its contrast is too low.
 
-        Example:
-            >>> Colour.from_hex("#000000")
-            Colour(light='#000000', dark='#8c8c8c')
+        Examples
+        --------
+        >>> Colour.from_hex("#000000")
+        Colour(light='#000000', dark='#8c8c8c')
         """
         return cls(
-            _standing_out(colour, LIGHT_PAGE, 0, CONTRAST),
-            _standing_out(colour, DARK_PAGE, 255, DARK_CONTRAST),
+            _with_contrast(colour, LIGHT_PAGE, 0, CONTRAST),
+            _with_contrast(colour, DARK_PAGE, 255, DARK_CONTRAST),
         )
 
 
-def _standing_out(colour: str, page: str, towards: int, enough: float) -> str:
-    own = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
-    for part in range(21):
-        mixed = "#" + "".join(f"{round(c + (towards - c) * part / 20):02x}" for c in own)
-        if contrast(mixed, page) >= enough:
+def _with_contrast(colour: str, background: str, towards: int, smallest: float) -> str:
+    """Mix a colour with black (0) or white (255) until its contrast is large enough."""
+    channels = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+    for step in range(21):
+        mixed = "#" + "".join(f"{round(c + (towards - c) * step / 20):02x}" for c in channels)
+        if contrast(mixed, background) >= smallest:
             break
     return mixed
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours, from 1 to 21, as W3C defines it.
+    """Return the contrast ratio of two colours, from 1 to 21, as the W3C defines it.
 
-    Example:
-        >>> round(contrast("#000000", "#ffffff"), 3)
-        21.0
+    Examples
+    --------
+    >>> round(contrast("#000000", "#ffffff"), 3)
+    21.0
     """
     darker, lighter = sorted(_luminance(colour) for colour in (one, other))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _luminance(colour: str) -> float:
-    shares = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
-    return sum(part * c for part, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(factor * c for factor, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-# Okabe and Ito's, which the colour-blind tell apart.
+# The palette of Okabe and Ito, which remains distinguishable with colour blindness.
 BLACK = Colour("#1a1a1a", "#f2f2f2")
 BLUE, ORANGE, GREEN = map(Colour.from_hex, ("#0072B2", "#D55E00", "#009E73"))
 PINK, GREY = map(Colour.from_hex, ("#CC79A7", "#777777"))
 
 Values = Sequence[Any] | npt.NDArray[Any]
-SIGNIFICANT = 5  # digits that a chart keeps
+SIGNIFICANT = 5  # significant digits of the numbers of a chart
 SOLID = ("solid", "")
-# As plotly names them, and as SVG draws them beside a name.
+# Names of the dashes in plotly, and the dash arrays of SVG for the legend.
 DASHES = (
     ("dash", "6 4"), ("dot", "2 3"), ("dashdot", "6 3 2 3"), ("longdash", "11 4"),
     ("longdashdot", "11 3 2 3"),
@@ -82,16 +85,17 @@ DASHES = (
 
 
 def rounded(values: Iterable[float], digits: int = SIGNIFICANT) -> list[float | None]:
-    """As many digits as can be seen; None in the place of what is not finite.
+    """Round to the digits that can be seen in a chart, and replace non-finite numbers by None.
 
-    So many of each number, and as many of the range that all of them are in: labels near a million
-    that differ by one still do.
+    Every number keeps `digits` significant digits, and enough to resolve the range of all numbers
+    to `digits` digits. Labels near a million that differ by one therefore remain different.
 
-    Example:
-        >>> rounded([0.123456789, float("nan")], digits=3)
-        [0.123, None]
-        >>> rounded([1e6 + 0.25, 1e6 + 0.125], digits=3)
-        [1000000.25, 1000000.125]
+    Examples
+    --------
+    >>> rounded([0.123456789, float("nan")], digits=3)
+    [0.123, None]
+    >>> rounded([1e6 + 0.25, 1e6 + 0.125], digits=3)
+    [1000000.25, 1000000.125]
     """
     numbers = [float(value) for value in values]
     finite = [value for value in numbers if math.isfinite(value)]
@@ -106,19 +110,29 @@ def rounded(values: Iterable[float], digits: int = SIGNIFICANT) -> list[float | 
 
 @dataclass(frozen=True)
 class Series:
-    """Points that belong to one name.
+    """Points of one name, drawn as a line or as dots.
 
-    Attributes:
-        name: Of the method, say; a switch of the chart shows and hides all that have it.
-        x: Numbers.
-        y: As many, or the names of the rows that dots are in.
-        kind: "line" or "dots".
-        low: Lower ends, of a band around a line or of error bars of dots.
-        high: Upper ends.
-        sideways: Whether these are ends of x rather than of y.
-        texts: Of single points, shown on hovering; a user's own, perhaps.
-        hollow: Whether dots are rings.
-        bare: Whether there are error bars alone, without dots.
+    Attributes
+    ----------
+    name : str
+        Name of the series, such as a method. One check box of the chart shows and hides all
+        series of the same name.
+    x : sequence of float
+        Horizontal positions.
+    y : sequence of float or of str
+        Vertical positions, or the names of the rows that the dots are in.
+    kind : {"line", "dots"}
+        Form of the series.
+    low, high : sequence of float, optional
+        Lower and upper ends of the band around a line, or of the error bars of dots.
+    sideways : bool
+        True if `low` and `high` are ends of x, False if they are ends of y.
+    texts : sequence of str, optional
+        Text per point, shown when the mouse is over it. It may come from a user's file.
+    hollow : bool
+        True to draw rings instead of filled dots.
+    bare : bool
+        True to draw the error bars without the dots.
     """
 
     name: str
@@ -133,18 +147,20 @@ class Series:
     bare: bool = False
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """In what JSON has."""
-        own: dict[str, Any] = {
+        """Return the series in the types of JSON; the name becomes its index in `names`."""
+        fields: dict[str, Any] = {
             "n": names.index(self.name),
             "x": _numbers(self.x),
             "y": _numbers(self.y),
             "kind": self.kind,
         }
         if self.low is not None and self.high is not None:
-            own |= {"low": rounded(self.low), "high": rounded(self.high)}
+            fields |= {"low": rounded(self.low), "high": rounded(self.high)}
         if self.texts is not None:
-            own["texts"] = list(self.texts)
-        return own | {name: True for name in ("sideways", "hollow", "bare") if getattr(self, name)}
+            fields["texts"] = list(self.texts)
+        return fields | {
+            name: True for name in ("sideways", "hollow", "bare") if getattr(self, name)
+        }
 
 
 def _numbers(values: Values) -> list[Any]:
@@ -153,12 +169,16 @@ def _numbers(values: Values) -> list[Any]:
 
 
 class Mark(NamedTuple):
-    """A straight line across a panel, with a word.
+    """Labelled straight line across a panel.
 
-    Attributes:
-        at: Where.
-        label: What it stands for.
-        axis: "x" for an upright one, "y" for a level one.
+    Attributes
+    ----------
+    at : float
+        Position on the axis.
+    label : str
+        Meaning of the line.
+    axis : {"x", "y"}
+        "x" for a vertical line, "y" for a horizontal one.
     """
 
     at: float
@@ -168,19 +188,26 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """One pair of axes with its series.
 
-    Attributes:
-        title: Above it; may be empty.
-        x: What is to the right.
-        y: What is upwards.
-        series: From back to front.
-        says: In words, what is to be seen, for those who cannot see it.
-        log: Axes that are logarithmic: "", "x", "y" or "xy".
-        x_range: Shown at first; None for all.
-        y_range: Likewise.
-        marks: Lines across.
-        rows: Names of the rows, from the top, where y is names.
+    Attributes
+    ----------
+    title : str
+        Title above the axes, or "".
+    x, y : str
+        Titles of the two axes.
+    series : sequence of Series
+        Series from back to front.
+    description : str
+        What the panel shows, in words, for readers who cannot see it.
+    log : {"", "x", "y", "xy"}
+        Logarithmic axes.
+    x_range, y_range : tuple of (float, float), optional
+        Range that is shown at first. None shows all points.
+    marks : sequence of Mark
+        Lines across the panel.
+    rows : sequence of str, optional
+        Names of the rows from top to bottom, if y holds names.
     """
 
     title: str
@@ -196,11 +223,11 @@ class Panel:
 
     @property
     def accessible_text(self) -> str:
-        """What is to be seen, and where."""
+        """Return the title and the description."""
         return f"{self.title}. {self.description}" if self.title else self.description
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """In what JSON has."""
+        """Return the panel in the types of JSON."""
         return {
             "title": self.title,
             "x": self.x,
@@ -216,13 +243,18 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels side by side, or one below another where there is no room.
+    """Panels side by side, or one below another on a narrow screen.
 
-    Attributes:
-        key: Of its own in a page.
-        caption: Below it.
-        panels: From left to right.
-        colours: Of each name, in the order of the switches.
+    Attributes
+    ----------
+    key : str
+        Identifier, unique in the page.
+    caption : str
+        Text below the chart.
+    panels : sequence of Panel
+        Panels from left to right.
+    colours : dict of str to Colour
+        Colour per name of a series, in the order of the check boxes.
     """
 
     key: str
@@ -231,14 +263,17 @@ class Chart:
     colours: dict[str, Colour]
 
     def dashes(self) -> dict[str, tuple[str, str]]:
-        """Of each name: one is solid; the others can be told apart without their colours too."""
+        """Return the dash per name, so that lines can be distinguished without colours.
+
+        One line is solid: that of BIV, or else the first.
+        """
         names = list(self.colours)
         solid = next((name for name in names if name.startswith("BIV")), names[0])
         others = itertools.cycle(DASHES)
         return {name: SOLID if name == solid else next(others) for name in names}
 
     def to_json(self) -> dict[str, Any]:
-        """In what JSON has."""
+        """Return the chart in the types of JSON."""
         names, dashes = list(self.colours), self.dashes()
         return {
             "names": [
@@ -254,7 +289,7 @@ class Chart:
         }
 
     def html(self) -> str:
-        """Its place, its switches and its words; a script draws it."""
+        """Return the frame, check boxes and descriptions; the script of the page adds the plots."""
         dashes = self.dashes()
         switches = "".join(
             f'<label><input type="checkbox" checked data-name="{k}">'
@@ -263,7 +298,7 @@ class Chart:
             f'stroke-dasharray="{dashes[name][1]}"/></svg>{escape(name)}</label>'
             for k, (name, colour) in enumerate(self.colours.items())
         )
-        legend = f'<fieldset class="names"><legend>Shown</legend>{switches}</fieldset>'
+        legend = f'<fieldset class="names"><legend>Show</legend>{switches}</fieldset>'
         plots = "".join(
             f'<div class="plot{" rows" if panel.rows else ""}" role="group" tabindex="0" '
             f'data-panel="{k}" style="--rows:{len(panel.rows or ())}" '

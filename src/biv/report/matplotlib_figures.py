@@ -1,4 +1,4 @@
-"""The style of all Matplotlib figures, and how they are saved."""
+"""Style of all Matplotlib figures, and a function that saves them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.5,
-    "svg.hashsalt": "biv",  # the same figure is the same file
+    "svg.hashsalt": "biv",  # equal figures give equal files
     "svg.fonttype": "none",
 }
 
@@ -26,15 +26,15 @@ STYLE: dict[Any, Any] = {
 def save_figure(
     figure: Figure, path: Path, *, dpi: float | str = "figure", replace: bool = True
 ) -> None:
-    """Write the whole file or none, in the format that its ending names.
+    """Save a figure, complete or not at all, in the format given by the suffix of the path.
 
     See :func:`biv._utils.atomic_files.write_atomically`.
     """
     import matplotlib as mpl
 
     buffer = io.BytesIO()
-    form = path.suffix[1:].lower()
-    metadata: Any = {"Date": None} if form == "svg" else None
+    file_format = path.suffix[1:].lower()
+    metadata: Any = {"Date": None} if file_format == "svg" else None
     with mpl.rc_context(STYLE):
-        figure.savefig(buffer, format=form, dpi=dpi, metadata=metadata)
+        figure.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
     write_atomically(path, buffer.getvalue(), replace=replace)

@@ -1,8 +1,9 @@
-"""One HTML file that holds everything it shows: text, tables, charts, styles and scripts.
+"""A report as one HTML file that contains its text, tables, charts, styles and scripts.
 
-Whatever comes from a user's file (names of columns, labels, paths) is text here and stays text. It
-is escaped where it is put into the page, and the page's policy lets no script run but its own two,
-which carry a word that nobody who wrote those texts could know, and lets nothing be fetched.
+Text from a user's file, such as names of columns, labels and paths, is never interpreted as HTML.
+It is escaped where it is inserted. In addition, the content security policy of the page forbids all
+requests, and it forbids all scripts except the two that carry the page's nonce. The nonce is a hash
+of the page, so the author of a malicious text cannot know it.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from biv.report.parts import NAME_LENGTH, PagePart, Section, clean
 
 
 def footer_text() -> str:
-    """By what, and how to use it: the last words of a page."""
+    """Return the text at the end of a page: the version of biv, and how to use the charts."""
     return (
-        f"Made by biv {metadata.version('biv')}. This file is complete: it loads nothing and sends "
-        "nothing. On a chart: drag to zoom, double click for all of it; with the keyboard, + and - "
-        "zoom, arrows move, 0 shows all."
+        f"Made by biv {metadata.version('biv')}. This file is self-contained: it loads nothing and "
+        "sends nothing. Charts: drag to zoom, double-click to reset. With the keyboard, + and - "
+        "zoom, the arrow keys move, and 0 resets."
     )
 
 
@@ -35,13 +36,22 @@ def footer_text() -> str:
 class Page:
     """A whole report.
 
-    Attributes:
-        title: Of the window, and at the top.
-        about: A line below it.
-        conclusion: The most important sentence.
-        parts: Below that.
-        sections: The rest.
-        made: By what, at the end.
+    Attributes
+    ----------
+    title : str
+        Title of the window and heading of the page.
+    about : str
+        Line below the heading.
+    conclusion : str
+        The most important sentence.
+    sections : sequence of Section
+        Sections, listed in the table of contents.
+    parts : sequence of PagePart or Chart
+        Parts between the conclusions and the first section.
+    footer : str
+        Text at the end.
+    more_conclusions : sequence of str
+        Further sentences, shown below the conclusion.
     """
 
     title: str
@@ -53,17 +63,17 @@ class Page:
     more_conclusions: Sequence[str] = field(default_factory=tuple)
 
     def charts(self) -> Iterable[Chart]:
-        """All of them, in their order."""
-        waiting: list[Any] = [*self.parts, *self.sections]
-        while waiting:
-            first = waiting.pop(0)
+        """Yield all charts in the order of the page."""
+        queue: list[Any] = [*self.parts, *self.sections]
+        while queue:
+            first = queue.pop(0)
             if isinstance(first, Chart):
                 yield first
             elif isinstance(first, Section):
-                waiting = [*first.parts, *first.sections, *waiting]
+                queue = [*first.parts, *first.sections, *queue]
 
     def html(self) -> str:
-        """The file, as text."""
+        """Return the text of the HTML file."""
         require_plotly()
         from plotly.offline import get_plotlyjs
 
@@ -71,12 +81,12 @@ class Page:
             f'<li><a href="#{section.key}">{escape(clean(section.heading, NAME_LENGTH))}</a></li>'
             for section in self.sections
         )
-        more = "".join(f"<p>{escape(clean(words))}</p>" for words in self.more_conclusions)
+        more = "".join(f"<p>{escape(clean(sentence))}</p>" for sentence in self.more_conclusions)
         data = {chart.key: chart.to_json() for chart in self.charts()}
         body = "".join(part.html() for part in self.parts)
         body += "".join(section.html() for section in self.sections)
         charts = _json(data)
-        # Hashes of the scripts would do as well, but a browser takes a while to compute them.
+        # The policy could hold a hash per script instead, but a browser is slow to compute these.
         nonce = hashlib.sha256(f"{self.title}{body}{charts}".encode(errors="replace")).hexdigest()
         policy = (
             f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; "
@@ -89,14 +99,14 @@ class Page:
             '<meta name="color-scheme" content="light dark">'
             f"<title>{escape(clean(self.title, NAME_LENGTH))}</title>"
             f"<style>{_asset('report.css')}</style></head><body>"
-            '<a class="skip" href="#content">To the content</a>'
+            '<a class="skip" href="#content">Skip to content</a>'
             f"<header><h1>{escape(clean(self.title, 200))}</h1>"
             f"<p>{escape(clean(self.about))}</p>"
             '<button type="button" id="theme" hidden>Theme: automatic</button></header>'
             f'<nav aria-label="Contents"><ul>{contents}</ul></nav><main id="content">'
             f'<div class="answer" role="note"><p>{escape(clean(self.conclusion))}</p>{more}</div>'
-            "<noscript><p class='note'>Charts need JavaScript, which this page brings along; "
-            "the tables do not.</p></noscript>"
+            "<noscript><p class='note'>The charts need JavaScript, which is disabled in this "
+            "browser. The tables do not need it.</p></noscript>"
             f"{body}</main><footer><p>{escape(clean(self.footer))}</p></footer>"
             f'<script type="application/json" id="charts">{charts}</script>'
             + "".join(
@@ -107,23 +117,28 @@ class Page:
         )
 
     def write(self, path: Path, *, replace: bool = True) -> Path:
-        """The whole file or none; see :func:`biv._utils.atomic_files.write_atomically`."""
+        """Write the file, complete or not at all.
+
+        See :func:`biv._utils.atomic_files.write_atomically`.
+        """
         write_atomically(path, self.html().encode("utf-8", errors="replace"), replace=replace)
         return path
 
 
 def require_plotly() -> None:
-    """Before a long work, not after it.
+    """Check that plotly is installed. Commands call this before their long computations.
 
-    Raises:
-        ValueError: It says what to install.
+    Raises
+    ------
+    ValueError
+        If plotly is not installed. The message names the package to install.
     """
     if not has_plotly():
         raise ValueError("the report needs plotly: pip install plotly, or biv[report]")
 
 
 def has_plotly() -> bool:
-    """Whether a report can be made here."""
+    """Return whether plotly, which reports need, is installed."""
     return importlib.util.find_spec("plotly") is not None
 
 
@@ -132,7 +147,7 @@ def _asset(name: str) -> str:
 
 
 def _json(data: object) -> str:
-    """JSON that can stand in a page: nothing in it ends the element that it is in."""
+    """Return JSON in which no character can end the script element that contains it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

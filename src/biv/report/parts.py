@@ -1,4 +1,4 @@
-"""What a section of a page shows: text, figures and tables, each of which writes its own HTML."""
+"""Parts of a page: text, figures and tables, each of which renders itself as HTML."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import NamedTuple, Protocol
 
 from biv.report.charts import Chart
 
-NAME_LENGTH = 80  # characters of a name that a page shows at once
-
-
-CELL_LENGTH = 400
+NAME_LENGTH = 80  # longest name that a page shows, in characters
+CELL_LENGTH = 400  # longest text in a cell
 
 
 def clean(text: object, limit: int | None = None) -> str:
-    r"""What people may see of a text: no control characters, and not without end.
+    r"""Return a text without control characters, shortened to `limit` characters.
 
-    Example:
-        >>> clean("a\x00b"), clean("x" * 10, limit=4)
-        ('a�b', 'xxx…')
+    Examples
+    --------
+    >>> clean("a\x00b"), clean("x" * 10, limit=4)
+    ('a�b', 'xxx…')
     """
     shown = "".join(
         "�" if unicodedata.category(letter) in ("Cc", "Cs") and letter not in "\t\n" else letter
@@ -34,36 +33,39 @@ def clean(text: object, limit: int | None = None) -> str:
 
 
 def inline(text: object, limit: int | None = None) -> str:
-    """HTML of a text by itself; one that is written from right to left turns nothing else round."""
+    """Return HTML of a text, isolated so that right-to-left text does not reorder its context."""
     return f"<bdi>{escape(clean(text, limit))}</bdi>"
 
 
 def quoted(text: object) -> str:
-    """A name among other words, none of which it turns round."""
+    """Return a name in quotation marks, isolated so that it does not reorder the text around it."""
     return f"“\u2068{clean(text, NAME_LENGTH)}\u2069”"
 
 
 class PagePart(Protocol):
-    """Something that a section shows."""
+    """Part of a section."""
 
     def html(self) -> str:
-        """As it stands in the page."""
+        """Return the HTML of the part."""
 
 
 @dataclass(frozen=True)
 class Text:
     """A paragraph.
 
-    Attributes:
-        words: Plain text.
-        kind: "" or "lead", "note", "caption".
+    Attributes
+    ----------
+    text : str
+        Plain text.
+    kind : {"", "lead", "note", "caption"}
+        Style class of the paragraph.
     """
 
     text: str
     kind: str = ""
 
     def html(self) -> str:
-        """Escaped."""
+        """Return the paragraph, escaped."""
         return f'<p class="{self.kind}">{escape(clean(self.text))}</p>'
 
 
@@ -74,30 +76,34 @@ class Bullets:
     items: Sequence[str]
 
     def html(self) -> str:
-        """Escaped."""
+        """Return the list, escaped."""
         return "<ul>" + "".join(f"<li>{escape(clean(item))}</li>" for item in self.items) + "</ul>"
 
 
 @dataclass(frozen=True)
 class Commands:
-    """What to type, and what that does."""
+    """Shell commands to copy."""
 
     lines: Sequence[str]
 
     def html(self) -> str:
-        """A block of code, with a button to copy it."""
+        """Return a block of code with a button that copies it."""
         code = escape(clean("\n".join(self.lines)))
         button = '<button type="button" class="tool" data-copies="code">Copy</button>'
         return f'<div class="code">{button}<pre tabindex="0"><code>{code}</code></pre></div>'
 
 
 class Figure(NamedTuple):
-    """A number that is worth a large type.
+    """A key figure, shown in large type.
 
-    Attributes:
-        label: What it is.
-        value: The number.
-        note: Beside what, or how sure.
+    Attributes
+    ----------
+    label : str
+        Name of the quantity.
+    value : str
+        Formatted number.
+    note : str
+        Unit, reference value or uncertainty.
     """
 
     label: str
@@ -107,12 +113,12 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """A row of them."""
+    """A row of key figures."""
 
     figures: Sequence[Figure]
 
     def html(self) -> str:
-        """A list of terms."""
+        """Return an HTML description list."""
         return (
             '<dl class="figures">'
             + "".join(
@@ -128,12 +134,17 @@ class Figures:
 class Cell:
     """A cell of a table.
 
-    Attributes:
-        text: What is shown.
-        value: What it is sorted by and written to CSV, if that is not the text; all that the text
-            says, or a column of its own says the rest.
-        tone: "good", "bad", "open", "best", "lower", "higher" or "".
-        drawing: SVG of our own making to stand before the text.
+    Attributes
+    ----------
+    text : str
+        Text that is shown.
+    value : float or str, optional
+        Value for sorting and for CSV, if it differs from the text. It must not lose information:
+        what the text says beyond it needs a column of its own.
+    tone : {"", "good", "bad", "open", "best", "lower", "higher"}
+        Style class of the cell.
+    drawing : str
+        SVG to show before the text. It is not escaped, so it must not contain a user's text.
     """
 
     text: str
@@ -143,7 +154,7 @@ class Cell:
 
     @property
     def raw(self) -> str:
-        """For sorting and for CSV."""
+        """Return the value for sorting and for CSV."""
         if self.value is None:
             return clean(self.text)
         if isinstance(self.value, float):
@@ -153,7 +164,7 @@ class Cell:
         return clean(self.value)
 
     def html(self, label: str, *, head: bool) -> str:
-        """With its column's name, for narrow screens."""
+        """Return the cell with the name of its column, which narrow screens show beside it."""
         tag = 'th scope="row"' if head else "td"
         value = "" if self.value is None else f' data-value="{escape(self.raw)}"'
         return (
@@ -166,13 +177,20 @@ class Cell:
 class Table:
     """A table to read, sort, copy and download.
 
-    Attributes:
-        name: Of the file that it is downloaded as; of one page, each has its own.
-        caption: What it shows.
-        columns: Their names.
-        rows: Cells, or texts; the first cell names its row.
-        folded: Whether it opens at a click.
-        numbers: Columns of numbers, which stand to the right.
+    Attributes
+    ----------
+    name : str
+        Name of the file for downloads, unique in the page.
+    caption : str
+        Text above the table.
+    columns : sequence of str
+        Names of the columns.
+    rows : sequence of sequence of Cell or str
+        Rows of the table. The first cell is the header of its row.
+    folded : bool
+        True if the table is hidden until its caption is clicked.
+    numbers : sequence of int
+        Indices of the columns of numbers, which are aligned to the right.
     """
 
     name: str
@@ -183,7 +201,7 @@ class Table:
     numbers: Sequence[int] = ()
 
     def html(self) -> str:
-        """Complete without scripts; these add what buttons do."""
+        """Return the whole table. It is readable without scripts; only its buttons need them."""
         head = "".join(
             f'<th scope="col" class="{"number" if k in self.numbers else ""}">'
             f'<button type="button">{escape(name)}</button></th>'
@@ -222,13 +240,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading, in its contents.
+    """A part of the page with a heading.
 
-    Attributes:
-        key: Its anchor.
-        heading: What it says.
-        parts: From top to bottom.
-        sections: Below it.
+    Attributes
+    ----------
+    key : str
+        Anchor of the section.
+    heading : str
+        Text of the heading.
+    parts : sequence of PagePart or Chart
+        Contents from top to bottom.
+    sections : sequence of Section
+        Subsections, below the parts.
     """
 
     key: str
@@ -237,7 +260,7 @@ class Section:
     sections: Sequence[Section] = ()
 
     def html(self, level: int = 2) -> str:
-        """With what is below it."""
+        """Return the section with its subsections."""
         inner = "".join(part.html() for part in self.parts)
         inner += "".join(section.html(level + 1) for section in self.sections)
         heading = escape(clean(self.heading, 200))

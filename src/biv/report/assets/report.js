@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts of a report when they come into view, and makes its switches and tables work.
+// Draws the charts of a report when they come into view, and makes its check boxes and tables work.
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const root = document.documentElement;
@@ -8,53 +8,53 @@
   let printing = false;
 
   const isDark = () => !printing && (root.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
-  // Before a page is printed its screen's colours still hold, which may be those of the dark.
+  // At "beforeprint", the styles of the screen still apply, and these may be dark.
   const PAPER = { "--paper": "#fff", "--panel": "#fff", "--ink": "#000", "--soft": "#444", "--line": "#bbb" };
   const css = (name) => (printing ? PAPER[name] : getComputedStyle(root).getPropertyValue(name).trim());
-  // Plotly reads tags and entities in texts. A text of the page's is none of them, and one that is
-  // written from right to left turns nothing round but itself.
+  // Plotly interprets tags and entities in texts, so they are escaped. Isolates around a text keep
+  // right-to-left writing from reordering the text beside it.
   const plain = (text, limit = 60) => {
     const shown = text.length > limit ? text.slice(0, limit - 1) + "…" : text;
     return "\u2068" + shown.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;") + "\u2069";
   };
-  const faded = (colour, share) => {
+  const withOpacity = (colour, opacity) => {
     const [r, g, b] = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
-    return `rgba(${r},${g},${b},${share})`;
+    return `rgba(${r},${g},${b},${opacity})`;
   };
-  const number = (value) => (value === null ? "" : String(value)); // rounded already
+  const number = (value) => (value === null ? "" : String(value)); // numbers are already rounded
 
   function hoverTexts(panel, series) {
     return series.x.map((x, k) => {
       const y = series.y[k];
-      const words = series.texts ? [plain(series.texts[k], 120)] : [];
-      if (panel.rows) words.push(`${plain(String(y))}: ${number(x)}`);
-      else words.push(`${plain(panel.x)}: ${number(x)}`, `${plain(panel.y)}: ${number(y)}`);
-      if (series.low && series.low[k] !== null) words.push(`${number(series.low[k])} to ${number(series.high[k])}`);
-      return words.join("<br>");
+      const lines = series.texts ? [plain(series.texts[k], 120)] : [];
+      if (panel.rows) lines.push(`${plain(String(y))}: ${number(x)}`);
+      else lines.push(`${plain(panel.x)}: ${number(x)}`, `${plain(panel.y)}: ${number(y)}`);
+      if (series.low && series.low[k] !== null) lines.push(`${number(series.low[k])} to ${number(series.high[k])}`);
+      return lines.join("<br>");
     });
   }
 
   function traces(panel, names) {
-    const made = [];
+    const result = [];
     for (const series of panel.series) {
-      const own = names[series.n];
-      const colour = isDark() ? own.dark : own.light;
-      const common = { meta: series.n, name: plain(own.name), showlegend: false };
+      const style = names[series.n];
+      const colour = isDark() ? style.dark : style.light;
+      const common = { meta: series.n, name: plain(style.name), showlegend: false };
       if (series.kind === "line" && series.low) {
-        made.push({
+        result.push({
           ...common, x: series.x.concat([...series.x].reverse()),
           y: series.high.concat([...series.low].reverse()), type: "scatter", mode: "lines",
-          fill: "toself", fillcolor: faded(colour, 0.14), line: { width: 0 }, hoverinfo: "skip",
+          fill: "toself", fillcolor: withOpacity(colour, 0.14), line: { width: 0 }, hoverinfo: "skip",
         });
       }
       const trace = {
         ...common, x: series.x, y: panel.rows ? series.y.map((y) => plain(String(y))) : series.y,
         type: "scatter", text: hoverTexts(panel, series),
-        hovertemplate: `<b>${plain(own.name)}</b><br>%{text}<extra></extra>`,
+        hovertemplate: `<b>${plain(style.name)}</b><br>%{text}<extra></extra>`,
       };
       if (series.kind === "line") {
         trace.mode = "lines";
-        trace.line = { color: colour, width: 2, dash: own.dash };
+        trace.line = { color: colour, width: 2, dash: style.dash };
       } else {
         const many = !panel.rows && series.x.length > 500;
         trace.mode = "markers";
@@ -71,15 +71,15 @@
           };
         }
       }
-      made.push(trace);
+      result.push(trace);
     }
-    return made;
+    return result;
   }
 
-  // One label a decade, or fewer; within a decade or two also 2 and 5.
+  // Label every decade, or fewer on long axes; on axes of less than two decades, label 2 and 5 too.
   function logTicks(values) {
-    const seen = values.filter((v) => v > 0);
-    const span = Math.log10(Math.max(...seen) / Math.min(...seen));
+    const positive = values.filter((v) => v > 0);
+    const span = Math.log10(Math.max(...positive) / Math.min(...positive));
     return span > 1.7 ? Math.ceil(span / 6) : "D2";
   }
 
@@ -121,23 +121,23 @@
       margin: { l: 12, r: 14, t: panel.title ? 34 : 16, b: 12 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
       font: { family: "system-ui, sans-serif", color: css("--ink"), size: 12 },
-      hovermode: "closest", dragmode: touched.matches ? false : "zoom",
+      hovermode: "closest", dragmode: touchScreen.matches ? false : "zoom",
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--soft"), font: { color: css("--ink") }, align: "left" },
       xaxis: axis(panel.x, panel.log.includes("x"), panel.xRange, all("x")), yaxis: y, shapes, annotations,
     };
   }
 
-  // These buttons and no others: plotly has one that would send the chart to a server.
+  // The buttons are listed, because one of plotly's defaults sends the chart to a server.
   const CONFIG = {
     responsive: true, displaylogo: false, showTips: false, doubleClick: "reset", plotlyServerURL: "",
     modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
-  // A finger that goes down a page must not zoom what it passes.
-  const touched = matchMedia("(pointer: coarse)");
-  const PRINTED = 660; // pixels that fit on a page, upright, of A4 or letter
+  // On touch screens, dragging must scroll the page, not zoom the chart under the finger.
+  const touchScreen = matchMedia("(pointer: coarse)");
+  const PRINT_WIDTH = 660; // pixels that fit on a portrait page of A4 or letter
   const drawn = new Set();
 
-  function hidden(figure) {
+  function hiddenNames(figure) {
     return new Set([...figure.querySelectorAll("input[data-name]")].filter((box) => !box.checked).map((box) => Number(box.dataset.name)));
   }
 
@@ -145,18 +145,18 @@
     const figure = plot.closest("figure");
     const chart = charts[figure.dataset.chart];
     const panel = chart.panels[Number(plot.dataset.panel)];
-    const off = hidden(figure);
+    const hidden = hiddenNames(figure);
     const data = traces(panel, chart.names);
-    for (const trace of data) trace.visible = !off.has(trace.meta);
+    for (const trace of data) trace.visible = !hidden.has(trace.meta);
     const frame = layout(panel);
     if (printing) {
-      const width = chart.panels.length > 1 ? PRINTED / 2 - 8 : PRINTED;
+      const width = chart.panels.length > 1 ? PRINT_WIDTH / 2 - 8 : PRINT_WIDTH;
       Object.assign(frame, { autosize: false, width, height: panel.rows ? 80 + 22 * panel.rows.length : 225 });
     }
     const before = drawn.has(plot) && plot.layout;
     if (before && before.xaxis && before.xaxis.autorange === false) frame.xaxis.range = before.xaxis.range;
     if (before && before.yaxis && before.yaxis.autorange === false && !panel.rows) frame.yaxis.range = before.yaxis.range;
-    if (!drawn.has(plot)) plot.replaceChildren(); // the words that stood there
+    if (!drawn.has(plot)) plot.replaceChildren(); // remove the description shown until now
     Plotly.react(plot, data, frame, CONFIG);
     for (const tool of plot.querySelectorAll(".modebar [tabindex], .modebar button, .modebar a")) tool.tabIndex = -1;
     drawn.add(plot);
@@ -181,7 +181,7 @@
     }
   });
 
-  // Keys on a chart that has the focus: + and - zoom, arrows move, 0 shows all again.
+  // Keys on the focused chart: + and - zoom, the arrow keys move, and 0 resets.
   document.addEventListener("keydown", (event) => {
     const plot = event.target.closest && event.target.closest(".plot");
     if (!plot || !drawn.has(plot) || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -214,25 +214,25 @@
     redraw();
   });
 
-  // Paper is white, has a width of its own, and shows what was never scrolled to.
-  const print = (now) => {
-    if (printing === now) return;
-    printing = now;
+  // For printing, draw all charts, also those that were never in view, at the width of the page.
+  const setPrinting = (value) => {
+    if (printing === value) return;
+    printing = value;
     plots.forEach(draw);
-    if (!now) plots.forEach((plot) => Plotly.Plots.resize(plot));
+    if (!value) plots.forEach((plot) => Plotly.Plots.resize(plot));
   };
-  const paper = matchMedia("print");
-  paper.addEventListener("change", () => print(paper.matches));
-  addEventListener("beforeprint", () => print(true));
-  addEventListener("afterprint", () => print(paper.matches));
+  const printMedia = matchMedia("print");
+  printMedia.addEventListener("change", () => setPrinting(printMedia.matches));
+  addEventListener("beforeprint", () => setPrinting(true));
+  addEventListener("afterprint", () => setPrinting(printMedia.matches));
 
   const status = document.body.appendChild(document.createElement("div"));
   status.setAttribute("role", "status");
-  let clearing = 0;
-  const say = (text) => {
+  let timer = 0;
+  const showStatus = (text) => {
     status.textContent = text;
-    clearTimeout(clearing);
-    clearing = setTimeout(() => { status.textContent = ""; }, 2500);
+    clearTimeout(timer);
+    timer = setTimeout(() => { status.textContent = ""; }, 2500);
   };
 
   const raw = (cell) => (cell.dataset.value !== undefined ? cell.dataset.value : cell.textContent.trim());
@@ -242,10 +242,10 @@
     return Number.isNaN(a) || Number.isNaN(b) ? one.localeCompare(two, undefined, { numeric: true }) : a - b;
   };
   const cells = (table) => [...table.rows].map((row, k) => [...row.cells].map((cell) => (k ? raw(cell) : cell.textContent.trim())));
-  // A spreadsheet takes a cell that begins so for a formula, and would run it.
-  const harmless = (text) => (/^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
+  // Spreadsheets would run a cell that begins with one of these characters as a formula.
+  const withoutFormula = (text) => (/^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
   const csv = (rows) => rows.map((row) => row.map((text) => {
-    const safe = harmless(text);
+    const safe = withoutFormula(text);
     return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
   }).join(",")).join("\n") + "\n";
 
@@ -259,33 +259,33 @@
       document.execCommand("copy");
       area.remove();
     }
-    say("Copied.");
+    showStatus("Copied.");
   }
 
   document.addEventListener("click", (event) => {
-    const pressed = event.target.closest("button");
-    if (!pressed) return;
-    const head = pressed.closest("thead th");
+    const button = event.target.closest("button");
+    if (!button) return;
+    const head = button.closest("thead th");
     if (head) {
       const table = head.closest("table");
-      const down = head.getAttribute("aria-sort") === "ascending";
+      const descending = head.getAttribute("aria-sort") === "ascending";
       for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      head.setAttribute("aria-sort", descending ? "descending" : "ascending");
       const place = head.cellIndex, body = table.tBodies[0];
       const rows = [...body.rows].sort((one, two) => {
         const [a, b] = [raw(one.cells[place]), raw(two.cells[place])];
-        return a === "" || b === "" ? compare(a, b) : (down ? -1 : 1) * compare(a, b);
+        return a === "" || b === "" ? compare(a, b) : (descending ? -1 : 1) * compare(a, b);
       });
       body.append(...rows);
       return;
     }
-    const holder = pressed.closest(".table");
-    if (pressed.dataset.copies === "code") copy(pressed.parentElement.querySelector("code").textContent);
-    else if (pressed.dataset.copies) copy(cells(holder.querySelector("table")).map((row) => row.map(harmless).join("\t")).join("\n"));
-    else if (pressed.dataset.downloads) {
+    const holder = button.closest(".table");
+    if (button.dataset.copies === "code") copy(button.parentElement.querySelector("code").textContent);
+    else if (button.dataset.copies) copy(cells(holder.querySelector("table")).map((row) => row.map(withoutFormula).join("\t")).join("\n"));
+    else if (button.dataset.downloads) {
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob(["\ufeff", csv(cells(holder.querySelector("table")))], { type: "text/csv" }));
-      link.download = pressed.dataset.downloads;
+      link.download = button.dataset.downloads;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     }

@@ -1,4 +1,4 @@
-"""The page about a table with error bars: of a trained model, or of a comparison of methods."""
+"""Pages about a table with error bars: for a trained model, and for a comparison of methods."""
 
 from biv.report.model_page.pages import build_comparison_page, build_model_page
 

@@ -1,4 +1,4 @@
-"""What weighting bought: the methods that were compared, or how to compare them."""
+"""The gain from weighting: the result of a comparison of methods, or how to compare them."""
 
 from __future__ import annotations
 
@@ -24,33 +24,37 @@ from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodReco
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.methods import BIV, SHUFFLED
 
-HEADING = "What weighting bought"
-OFF_SCALE = 12.0  # a method this many times the median above the best is named, not drawn
+HEADING = "Gain from weighting"
+OFF_SCALE = 12.0  # differences above this many times their median are not drawn but listed
 
 
 def sections(
     evidence: TableEvidence, compared: ComparisonRecord | None, command: str
 ) -> list[Section]:
-    """Return the section; none without error bars.
+    """Return the section, or no section if the table has no error bars.
 
-    Args:
-        evidence: Of the table.
-        compared: Comparison, if one was made.
-        command: Command that would make one.
+    Parameters
+    ----------
+    evidence : TableEvidence
+        Statistics of the table.
+    compared : ComparisonRecord or None
+        Comparison of methods, if there is one.
+    command : str
+        Command that would compare the methods.
     """
     if evidence.bars is None:
         return []
     if compared is None:
-        return [Section("bought", HEADING, _how_to_compare(evidence, command))]
+        return [Section("gain", HEADING, _how_to_compare(evidence, command))]
     parts: list[PagePart | Chart] = [_figures(compared), methods_chart(compared), _table(compared)]
-    failed = [f"{name} has no answer here: {reason}" for name, reason in compared.failed.items()]
+    failed = [f"{name} gave no result: {reason}" for name, reason in compared.failed.items()]
     if failed:
         parts.append(Bullets(failed))
-    return [Section("bought", HEADING, parts)]
+    return [Section("gain", HEADING, parts)]
 
 
 def command_for(folder: ModelFolder) -> str:
-    """Return the command that would compare methods on the columns of a model."""
+    """Return the command that compares methods on the columns of a model."""
     target = folder.target
     words = ["biv", "compare", *folder.about.files, "--target", target.name]
     if target.interval is not None:
@@ -64,33 +68,35 @@ def command_for(folder: ModelFolder) -> str:
 
 def _how_to_compare(evidence: TableEvidence, command: str) -> list[PagePart | Chart]:
     worth = None if evidence.bars is None else evidence.bars.worth
-    expected = ""
+    expectation = ""
     if worth is not None and conclusions.can_expect_gain(evidence.finding):
-        expected = (
-            "By the error bars alone, weights 1/(σ²+τ²) should lower the variance of what is "
-            f"learned by {1 - 1 / worth:.0%}. "
+        expectation = (
+            "If the error bars are right, the weights 1/(σ²+τ²) lower the variance that label "
+            f"noise causes in the model by {1 - 1 / worth:.0%}. "
         )
-    words = (
-        f"{expected}Whether they do is measured by cross-validation, beside methods that make no "
-        "use of them and beside the same error bars on the wrong rows; then this section has the "
-        "result:"
+    text = (
+        f"{expectation}Cross-validation measures the actual gain. It compares BIV with methods "
+        "that ignore the error bars, and with BIV on error bars that are assigned to the wrong "
+        "rows. These commands run it and show its result in this section:"
     )
     commands = [
         f"{command} > comparison.json",
         "biv report MODEL --comparison comparison.json -o report.html --force",
     ]
-    return [Text(words), Commands(commands)]
+    return [Text(text), Commands(commands)]
 
 
 def _figures(compared: ComparisonRecord) -> Figures:
     gain, control, alike = compared.gain, compared.control, compared.gain_all_labels_alike
     figures = [
-        Figure("BIV beside L2", _effect(gain), _range(gain)),
-        Figure("BIV beside shuffled error bars", _effect(control), _range(control)),
+        Figure("error of BIV compared with L2", _effect(gain), _range(gain)),
+        Figure("error of BIV compared with shuffled error bars", _effect(control), _range(control)),
     ]
     if alike is not None:
-        note = f"{_range(alike)}, of the label variance"
-        figures.append(Figure("BIV beside L2, if all labels count alike", _effect(alike), note))
+        note = f"{_range(alike)}, in units of the label variance"
+        figures.append(
+            Figure("error of BIV compared with L2, unweighted score", _effect(alike), note)
+        )
     return Figures(figures)
 
 
@@ -99,18 +105,18 @@ def _effect(effect: Effect) -> str:
 
 
 def _range(effect: Effect) -> str:
-    return f"95%: {-effect.high:+.1%} to {-effect.low:+.1%}"
+    return f"95% interval: {-effect.high:+.1%} to {-effect.low:+.1%}"
 
 
 def _table(compared: ComparisonRecord) -> Table:
     scale = compared.label_variance
     return Table(
         "methods",
-        f"{compared.rows:,} of {compared.rows_in_all:,} rows, {compared.folds} folds; errors in "
-        "units of the label variance, the lowest first; ± is a standard error, of differences that "
-        "are paired",
-        ["method", "error", "± error", "above the best", "± above", "shown to be worse?", "seconds",
-         "chosen"],
+        "Mean squared errors to the true labels, in units of the label variance, the best method "
+        "first. ± is a standard error; differences are paired. Based on "
+        f"{compared.rows:,} of {compared.rows_in_all:,} rows and {compared.folds} folds.",
+        ["method", "error", "± error", "above the best", "± above the best",
+         "significantly worse?", "seconds", "chosen settings"],
         [
             [
                 Cell(m.method, tone="best" if k == 0 else ""),
@@ -132,29 +138,29 @@ def methods_chart(compared: ComparisonRecord) -> Chart:
     """Return the chart of the paired differences to the best method."""
     scale, methods = compared.label_variance, compared.methods
     above = [m.above_best / scale for m in methods]
-    # A method that is lost would squeeze all others, which are close, into one dot.
+    # One very bad method would compress the differences between all others into one dot.
     most = max(OFF_SCALE * float(np.median(above)), 1e-12)
     beyond = [m.method for m, a in zip(methods, above, strict=True) if a > most]
     kinds: dict[str, Colour] = {"BIV": BLUE, "shuffled error bars": PINK, "others": GREY}
-    said = "; ".join(
+    values = "; ".join(
         f"{m.method} {m.mse / scale:.4f}, {a:+.4f}" for m, a in zip(methods, above, strict=True)
     )
     panel = Panel(
         "",
-        "error above the best / label variance",
+        "error above the best method / label variance",
         "",
         [_series(kind, methods, scale) for kind in kinds],
-        f"Errors, the lowest first, and what they are above the best: {said}.",
+        f"Error of each method, best first, and its difference to the best method: {values}.",
         rows=[m.method for m in methods],
         x_range=(-0.15 * most, most) if beyond else None,
-        marks=[Mark(0.0, "the best")],
+        marks=[Mark(0.0, "best method")],
     )
     caption = (
-        "How much higher the mean squared error to the true labels is than that of the best, on "
-        "the same rows left out, with 95% intervals of the paired difference."
+        "Mean squared error to the true labels, minus that of the best method on the same held-out "
+        "rows. Bars are 95% intervals of the paired difference."
     )
     if beyond:
-        caption += f" Beyond the axis: {', '.join(beyond)}."
+        caption += f" Beyond the end of the axis: {', '.join(beyond)}."
     return Chart("methods-chart", caption, [panel], kinds)
 
 

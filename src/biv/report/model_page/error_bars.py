@@ -1,4 +1,4 @@
-"""What the error bars look like: their sizes, where they are large, and who holds the weight."""
+"""The error bars: their sizes, their relation to the label, and how the weight is distributed."""
 
 from __future__ import annotations
 
@@ -24,53 +24,53 @@ COLOURS = {
 
 
 def sections(evidence: TableEvidence) -> list[Section]:
-    """Return the section; none without error bars."""
+    """Return the section, or no section if the table has no error bars."""
     bars = evidence.bars
     if bars is None:
         return []
-    words = [
-        f"σ² beside the label variance ({evidence.label_variance:.4g}), which is what there is to "
-        "learn: a label whose σ² is as large says half as much as a clean one could."
+    sentences = [
+        f"The label variance, without noise, is {evidence.label_variance:.4g}. If the σ² of a "
+        "label is as large as this, half of the label's variance is noise."
     ]
     if bars.zeros:
-        words.append(f"{bars.zeros:,} error bars are 0, and not in the histogram.")
-    whose = _whose(evidence, bars)
+        subject = "1 error bar is" if bars.zeros == 1 else f"{bars.zeros:,} error bars are"
+        sentences.append(f"{subject} 0 and not shown in the histogram.")
+    shown = _shown_labels(evidence, bars)
     parts: list[PagePart | Chart] = [
-        Text(" ".join(words), "lead"),
-        _chart(evidence, bars, whose),
-        _table(bars, whose, evidence.label_variance),
+        Text(" ".join(sentences), "lead"),
+        _chart(evidence, bars, shown),
+        _table(bars, shown, evidence.label_variance),
     ]
     if evidence.finding is not None:
-        parts.append(Text(f"Finding: {evidence.finding.text}."))
+        parts.append(Text(f"Finding about the error bars: {evidence.finding.text}."))
     remarks = [remark for remark in evidence.remarks if remark.kind != "far off"]
     items = [
         sentence + (f" ({clean(rows, 300)})" if rows else "")
         for sentence, rows in conclusions.remarks_in_words(remarks)
     ]
     if items:
-        parts += [Text("To look at:"), Bullets(items)]
-    return [Section("error-bars", "What the error bars look like", parts)]
+        parts += [Text("Check the following:"), Bullets(items)]
+    return [Section("error-bars", "Error bars", parts)]
 
 
-def _whose(evidence: TableEvidence, bars: ErrorBarSummary) -> str:
-    """Return whose error bars are shown."""
-    words = f"{bars.count:,} labels"
+def _shown_labels(evidence: TableEvidence, bars: ErrorBarSummary) -> str:
+    """Return a description of the labels whose error bars are shown."""
     if evidence.looked_at < evidence.rows:
-        words += f" that were held out, of {evidence.rows:,}"
-    elif bars.count < evidence.rows:
-        words += f" that have one, of {evidence.rows:,}"
-    return words
+        return f"{bars.count:,} held-out labels (of {evidence.rows:,} labels)"
+    if bars.count < evidence.rows:
+        return f"{bars.count:,} labels that have an error bar (of {evidence.rows:,} labels)"
+    return f"{bars.count:,} labels"
 
 
-def _table(bars: ErrorBarSummary, whose: str, label_variance: float) -> Table:
-    names = {"0": "lowest", "0.5": "median", "1": "highest"}
+def _table(bars: ErrorBarSummary, shown: str, label_variance: float) -> Table:
+    names = {"0": "smallest", "0.5": "median", "1": "largest"}
     return Table(
         "error-bars",
-        f"σ² of {whose}",
-        ["labels", "σ²", "σ", "σ² in units of the label variance"],
+        f"σ² of {shown}",
+        ["quantile", "σ²", "σ", "σ² in units of the label variance"],
         [
             [
-                Cell(names.get(q, f"{float(q):.0%} below"), float(q)),
+                Cell(names.get(q, f"{float(q):.0%} quantile"), float(q)),
                 Cell(f"{value:.4g}", float(value)),
                 Cell(f"{math.sqrt(value):.4g}", math.sqrt(value)),
                 Cell(f"{value / label_variance:.3g}", value / label_variance),
@@ -81,7 +81,7 @@ def _table(bars: ErrorBarSummary, whose: str, label_variance: float) -> Table:
     )
 
 
-def _chart(evidence: TableEvidence, bars: ErrorBarSummary, whose: str) -> Chart:
+def _chart(evidence: TableEvidence, bars: ErrorBarSummary, shown: str) -> Chart:
     cloud = evidence.cloud
     used = [k for k, sigma in enumerate(cloud.sigma) if sigma > 0]
     panels = [
@@ -90,12 +90,13 @@ def _chart(evidence: TableEvidence, bars: ErrorBarSummary, whose: str) -> Chart:
                   [cloud.sigma[k] for k in used]),
         _weights(bars),
     ]  # fmt: skip
-    shown = {series.name for panel in panels for series in panel.series}
+    names = {series.name for panel in panels for series in panel.series}
     return Chart(
         "error-bars-chart",
-        f"The histogram and the weights are of {whose}; the cloud shows {len(used):,} of them.",
+        f"The histogram and the weights show {shown}. The scatter plot shows {len(used):,} of "
+        "them.",
         panels,
-        {name: colour for name, colour in COLOURS.items() if name in shown},
+        {name: colour for name, colour in COLOURS.items() if name in names},
     )
 
 
@@ -107,14 +108,14 @@ def _histogram(evidence: TableEvidence, bars: ErrorBarSummary) -> Panel:
         marks.append(Mark(evidence.epsilon / evidence.label_variance, "ε"))
     x, y = _steps(edges, counts)
     return Panel(
-        "How large is σ²?",
+        "Distribution of σ²",
         "σ² in units of the label variance",
-        "labels",
-        # A histogram as steps: bars of a logarithmic axis have no width of their own.
+        "number of labels",
+        # The histogram is drawn as steps, because bars on a logarithmic axis have no fixed width.
         [Series("labels", x, y, low=[0] * len(y), high=y)],
-        f"Half of the labels have a σ² below {bars.median:.4g}, from {bars.quantiles['0']:.4g} to "
-        f"{bars.quantiles['1']:.4g}; most lie near {middles[int(np.argmax(counts))]:.3g} of the "
-        "label variance.",
+        f"σ² ranges from {bars.quantiles['0']:.4g} to {bars.quantiles['1']:.4g}, with a median of "
+        f"{bars.median:.4g}. The highest bar of the histogram is at "
+        f"{middles[int(np.argmax(counts))]:.3g} of the label variance.",
         log="x" if bars.log else "",
         marks=[mark for mark in marks if edges[0] <= mark.at <= edges[-1] and mark.at > 0],
     )
@@ -127,11 +128,11 @@ def _steps(edges: Any, counts: Sequence[float]) -> tuple[list[float], list[float
 
 def _by_label(name: str, y: Sequence[float], sigma: Sequence[float]) -> Panel:
     return Panel(
-        "Do they go with the label?",
+        "σ by label",
         name,
         "σ",
         [Series("labels", y, sigma, "dots")],
-        f"σ of {len(y):,} labels against the label.",
+        f"σ against the label, for {len(y):,} labels.",
         log="y" if sigma and max(sigma) > 10 * min(sigma) else "",
     )
 
@@ -139,13 +140,13 @@ def _by_label(name: str, y: Sequence[float], sigma: Sequence[float]) -> Panel:
 def _weights(bars: ErrorBarSummary) -> Panel:
     sizes = bars.effective_sample_size
     return Panel(
-        "Which labels hold the weight?",
-        "share of the labels, the best first",
-        "share of the weight",
+        "How the weight is distributed",
+        "fraction of the labels, smallest σ² first",
+        "fraction of the weight",
         [
-            Series(name, bars.weight_shares.labels, share)
-            for name, share in bars.weight_shares.curves().items()
+            Series(name, bars.weight_shares.labels, fraction)
+            for name, fraction in bars.weight_shares.curves().items()
         ],
-        f"Effective sample sizes: weights 1/σ²: {sizes.plain:,.0f}; weights 1/(σ²+τ²): "
-        f"{sizes.with_tau2:,.0f}, of {bars.count:,} labels.",
+        f"Of {bars.count:,} labels, the effective sample size is {sizes.plain:,.0f} with weights "
+        f"1/σ² and {sizes.with_tau2:,.0f} with weights 1/(σ²+τ²).",
     )

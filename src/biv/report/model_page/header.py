@@ -1,4 +1,4 @@
-"""The numbers at the top of the page."""
+"""The key figures at the top of the page."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from biv.workflows.training_record import FitRecord
 
 
 def files_in_words(files: Mapping[str, int]) -> str:
-    """Return the name of the only file, or the number of files."""
+    """Return the name of the file if there is only one, else the number of files."""
     if len(files) == 1:
         return quoted(next(iter(files)))
     return f"{len(files)} files"
 
 
 def label_figures(evidence: TableEvidence) -> Figures:
-    """Return what labels and error bars amount to."""
+    """Return the key figures of the labels and their error bars."""
     bars = evidence.bars
     if bars is None:
         return Figures(_label_figures(evidence, 0.0, 0))
@@ -27,43 +27,47 @@ def label_figures(evidence: TableEvidence) -> Figures:
 
 
 def model_figures(evidence: TableEvidence, result: FitRecord) -> Figures:
-    """Return the same with the scores of the model."""
-    found = [
+    """Return the key figures of a model and of its labels."""
+    figures = [
         _r2_figure(evidence, result),
         *_label_figures(evidence, result.effective_sample_size, evidence.rows),
     ]
     if result.epsilon is not None:
-        note = f"{result.relative_epsilon:.3g} of the label variance"
-        found.append(Figure("ε", f"{result.epsilon:.4g}", note))
-    return Figures(found)
+        note = f"{result.relative_epsilon:.3g} × label variance"
+        figures.append(Figure("ε", f"{result.epsilon:.4g}", note))
+    return Figures(figures)
 
 
 def _label_figures(evidence: TableEvidence, size: float, count: int) -> list[Figure]:
-    """Return the figures, with an effective sample size of a number of labels."""
+    """Return the figures, where `size` is the effective sample size of `count` labels."""
     bars, scale = evidence.bars, evidence.label_variance
-    note = "with their noise" if bars is None else "without the labels' noise"
-    found = [Figure("label variance", f"{scale:.4g}", note)]
+    note = "including label noise" if bars is None else "excluding label noise"
+    figures = [Figure("label variance", f"{scale:.4g}", note)]
     if bars is not None:
-        found += [
-            Figure("median σ²", f"{bars.median / scale:.3g}", "of the label variance"),
-            Figure("effective sample size", f"{size:,.0f}", f"of {count:,} labels, by 1/(σ²+τ²)"),
+        figures += [
+            Figure("median σ²", f"{bars.median / scale:.3g}", "× label variance"),
+            Figure(
+                "effective sample size",
+                f"{size:,.0f}",
+                f"of {count:,} labels, with weights 1/(σ²+τ²)",
+            ),
         ]
     tau = f"{math.sqrt(max(evidence.tau2, 0.0)):.4g}"
-    return [*found, Figure("the model's own error, τ", tau, "in units of the label")]
+    return [*figures, Figure("the model's own error, τ", tau, "in label units")]
 
 
 def _r2_figure(evidence: TableEvidence, result: FitRecord) -> Figure:
     label = "R² to the true labels" if evidence.bars else "R²"
     if result.r2 is None:
-        return Figure(label, "undefined", f"of {UNSEEN}{_alike(result)}")
+        return Figure(label, "undefined", f"on {UNSEEN}{_unweighted(result)}")
     return Figure(
-        label, f"{result.r2:.3f}", f"± {result.r2_stderr:.3f}, of {UNSEEN}{_alike(result)}"
+        label, f"{result.r2:.3f}", f"± {result.r2_stderr:.3f}, on {UNSEEN}{_unweighted(result)}"
     )
 
 
-def _alike(result: FitRecord) -> str:
-    """Return the same score without trust in the small error bars; old models have none."""
+def _unweighted(result: FitRecord) -> str:
+    """Return the score in which all labels count equally, or "" for models of old versions."""
     value, stderr = result.r2_all_labels_alike, result.r2_all_labels_alike_stderr
     if not result.has_error_bars or value is None:
         return ""
-    return f"; {value:.3f} ± {stderr:.3f} with all labels alike"
+    return f"; unweighted: {value:.3f} ± {stderr:.3f}"

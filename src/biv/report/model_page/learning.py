@@ -1,4 +1,4 @@
-"""How the model learned: its scores after every epoch, and the training loss of a stream."""
+"""The training history: the score after every epoch, and the training loss of a stream."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from biv.report.conclusions import UNSEEN
 from biv.report.parts import Cell, Section, Table, Text
 from biv.workflows.training_record import FitRecord
 
-CHOSEN, LOSS = "the chosen epoch", "training loss"
-LOSSES_SHOWN = 400  # points of the curve of the training loss
+CHOSEN, LOSS = "chosen epoch", "training loss"
+LOSSES_SHOWN = 400  # largest number of points of the curve of the training loss
 
 
 def section(result: FitRecord, *, noisy: bool) -> Section:
     """Return the section.
 
-    Args:
-        result: Result of the fit.
-        noisy: Whether the labels have error bars, whose noise the scores leave out.
+    Parameters
+    ----------
+    result : FitRecord
+        Result of the fit.
+    noisy : bool
+        True if the labels have error bars, so that the scores are corrected for their noise.
     """
     scores = _numbers(result.history)
     streamed = not isinstance(result.train_loss, UnsetType)
@@ -33,17 +36,20 @@ def section(result: FitRecord, *, noisy: bool) -> Section:
         panels.append(_losses(_numbers(result.train_loss), result.train_loss_steps))
         colours[LOSS] = GREY
     caption = (
-        f"Mean squared errors{' to the labels without their noise' if noisy else ''}. A curve "
-        "that still falls at its end asks for more epochs (--max-epochs), or for more patience "
-        "(--patience) if it fell slowly."
+        f"Mean squared error{' to the true labels' if noisy else ''} after each epoch. If the "
+        "curve still falls at its end, train for more epochs (--max-epochs). If it falls slowly, "
+        "raise --patience."
     )
-    clean = ", with the noise of their labels taken out: no clean label was needed."
+    correction = (
+        " The expected noise of their labels was subtracted from that error, so that no clean "
+        "labels were needed."
+    )
     text = Text(
-        f"Epoch {result.epoch} of {len(scores)} was chosen by the error on {UNSEEN}"
-        f"{clean if noisy else '.'}"
+        f"Epoch {result.epoch} of {len(scores)} was chosen by its error on {UNSEEN}."
+        f"{correction if noisy else ''}"
     )
     chart = Chart("learning-chart", caption, panels, colours)
-    return Section("learning", "How it learned", [text, chart, _table(scores, result.epoch)])
+    return Section("learning", "Training history", [text, chart, _table(scores, result.epoch)])
 
 
 def _numbers(values: Sequence[float | None]) -> list[float]:
@@ -60,8 +66,8 @@ def _scores(scores: list[float], chosen: int, title: str) -> Panel:
         "epoch",
         "error / label variance",
         [Series(UNSEEN, epochs, scores), Series(CHOSEN, [chosen], [best], "dots")],
-        f"From {scores[0]:.4g} after the first epoch to {best:.4g} after epoch {chosen}, the "
-        f"chosen one, of {len(scores)}.",
+        f"The error is {scores[0]:.4g} after the first epoch and {best:.4g} after the chosen "
+        f"epoch, {chosen} of {len(scores)}.",
         marks=[Mark(float(chosen), f"chosen: {chosen}")],
         y_range=(low - 0.08 * (high - low), high + 0.08 * (high - low)) if high > low else None,
     )
@@ -75,14 +81,14 @@ def _losses(losses: list[float], every: int) -> Panel:
         "step",
         "loss",
         [Series(LOSS, [every * (k + 1) for k in shown], [losses[k] for k in shown])],
-        f"From {losses[0]:.4g} to {losses[-1]:.4g}.",
+        f"The training loss goes from {losses[0]:.4g} to {losses[-1]:.4g}.",
     )
 
 
 def _table(scores: list[float], chosen: int) -> Table:
     return Table(
         "learning",
-        "The error after every epoch",
+        "Error after every epoch, in units of the label variance",
         ["epoch", "error", "chosen?"],
         [
             [Cell(str(e), float(e)), Cell(f"{s:.5g}", s), "yes" if e == chosen else ""]

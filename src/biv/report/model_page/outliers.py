@@ -1,4 +1,4 @@
-"""The rows that are furthest from their predictions."""
+"""The rows with the largest residuals."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ def section(evidence: TableEvidence) -> Section:
     """Return the section."""
     table = Table(
         "look-at",
-        "The rows that are furthest from what is predicted for them",
-        ["row", clean(evidence.target, 40), "σ", "prediction", "standard deviations off"],
+        "Rows with the largest residuals",
+        ["row", clean(evidence.target, 40), "σ", "prediction", "residual / √(σ²+τ²)"],
         [
             [
                 row.where,
                 Cell(f"{row.y:.6g}", row.y),
-                Cell(f"{row.sigma:.4g}{' (taken)' if row.sigma_unknown else ''}", row.sigma),
+                Cell(f"{row.sigma:.4g}{' (assumed)' if row.sigma_unknown else ''}", row.sigma),
                 Cell(f"{row.predicted:.6g}", row.predicted),
                 Cell(f"{row.off:.1f}", row.off),
             ]
@@ -25,7 +25,8 @@ def section(evidence: TableEvidence) -> Section:
         numbers=(1, 2, 3, 4),
     )
     text = Text(
-        "In standard deviations of the label's noise and the model's error together. Beyond 5 or "
-        "so, a label is more likely to be wrong, or its error bar too small, than unlucky."
+        "√(σ²+τ²) is the standard deviation of label noise and model error together. If a residual "
+        "is more than about 5 times as large, the label is probably wrong or its error bar too "
+        "small."
     )
-    return Section("look-at", "The rows to look at first", [text, table])
+    return Section("look-at", "Rows to check first", [text, table])

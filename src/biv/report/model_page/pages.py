@@ -1,4 +1,4 @@
-"""The two pages, put together from their sections."""
+"""The two pages, assembled from their sections."""
 
 from __future__ import annotations
 
@@ -20,27 +20,35 @@ from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 
 
-def build_model_page(folder: ModelFolder, place: str) -> Page:
-    """Return the page about a model, its table, and the comparison made for it, if any.
+def build_model_page(folder: ModelFolder, shell_path: str) -> Page:
+    """Return the page about a model, its table and its comparison of methods, if there is one.
 
-    Args:
-        folder: Model folder.
-        place: Path of the folder, as a shell takes it.
+    Parameters
+    ----------
+    folder : ModelFolder
+        Contents of the model folder.
+    shell_path : str
+        Path of the folder, quoted for a shell.
 
-    Raises:
-        ValueError: The folder was written without what a report needs.
+    Raises
+    ------
+    ValueError
+        If the folder has no evidence.json, which a report needs.
     """
     evidence, about = folder.evidence, folder.about
     if evidence is None:
-        raise ValueError(f"{place} has no evidence.json: it is of an older biv. Train it again")
+        raise ValueError(
+            f"{shell_path} has no evidence.json, because an older version of biv wrote it; train "
+            "the model again"
+        )
     first, *more = conclusions.of_training(about.result, evidence, folder.comparison)
     count = len(folder.schema.columns)
     return Page(
         f"Error bars of {quoted(evidence.target)}"
         if evidence.bars
-        else f"A model of {quoted(evidence.target)}",
-        f"{evidence.rows:,} labels in {header.files_in_words(about.files)}; "
-        f"{count:,} column{'' if count == 1 else 's'} to learn from.",
+        else f"Model of {quoted(evidence.target)}",
+        f"{evidence.rows:,} labels in {header.files_in_words(about.files)}, "
+        f"{count:,} feature column{'' if count == 1 else 's'}.",
         first,
         [
             *error_bars.sections(evidence),
@@ -49,7 +57,7 @@ def build_model_page(folder: ModelFolder, place: str) -> Page:
             predictions.section(evidence),
             *residuals.sections(evidence),
             outliers.section(evidence),
-            provenance.model_section(folder, place),
+            provenance.model_section(folder, shell_path),
         ],
         parts=[header.model_figures(evidence, about.result)],
         footer=footer_text(),
@@ -60,17 +68,22 @@ def build_model_page(folder: ModelFolder, place: str) -> Page:
 def build_comparison_page(
     evidence: TableEvidence, compared: ComparisonRecord, command: str
 ) -> Page:
-    """Return the page about methods compared on a table, before any model of it is kept.
+    """Return the page about a comparison of methods on a table, for which no model is saved.
 
-    Args:
-        evidence: Of the table and of BIV's predictions.
-        compared: Result of the comparison.
-        command: Command that made it.
+    Parameters
+    ----------
+    evidence : TableEvidence
+        Statistics of the table and of BIV's predictions.
+    compared : ComparisonRecord
+        Result of the comparison.
+    command : str
+        Command that ran the comparison.
     """
     first, *more = conclusions.of_comparison(compared)
     return Page(
-        f"Are the error bars of {quoted(evidence.target)} worth it?",
-        f"{evidence.rows:,} labels; {compared.rows:,} of them compared in {compared.folds} folds.",
+        f"Are the error bars of {quoted(evidence.target)} worth using?",
+        f"{evidence.rows:,} labels, {compared.rows:,} of them used to compare methods in "
+        f"{compared.folds} folds.",
         first,
         [
             *error_bars.sections(evidence),

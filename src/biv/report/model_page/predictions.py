@@ -1,4 +1,4 @@
-"""Predictions beside labels, and the calibration of the intervals."""
+"""Predictions compared with labels, and the calibration of the intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from biv.report.parts import Cell, Section, Table, clean
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import IntervalCoverage
 
-BARS_SHOWN = 300  # labels that are drawn with their error bars
+BARS_SHOWN = 300  # largest number of labels that are drawn with their error bars
 
 
 def section(evidence: TableEvidence) -> Section:
@@ -18,21 +18,22 @@ def section(evidence: TableEvidence) -> Section:
     noisy, count = evidence.bars is not None, len(evidence.cloud.y)
     bars_shown = min(count, BARS_SHOWN)
     caption = (
-        f"{count:,} of {evidence.judged:,} rows"
+        f"Left: {count:,} of {evidence.judged:,} rows"
         + (f", {bars_shown:,} of them with their error bars." if noisy else ".")
-        + " To the right: of intervals about these predictions, as wide as the model says"
-        + (" and the label's own σ² makes them" if noisy else "")
-        + ", how many hold the label. On the line they are right; above it, wider than they "
-        "need be. (Widths are those of the whole ensemble, or τ.)"
+        + " Right: the fraction of labels that lie in intervals around these predictions. The "
+        "width of an interval follows from the uncertainty of the model"
+        + (" and the σ² of the label" if noisy else "")
+        + ". On the diagonal, the intervals are right; above it, they are too wide. The "
+        "uncertainty is that of the whole ensemble, or τ."
     )
     colours = {"labels": BLUE} | ({"error bars, σ": PINK} if noisy else {})
     chart = Chart(
         "predictions-chart",
         caption,
         [_cloud(evidence, bars_shown if noisy else 0), _calibration(evidence.coverage)],
-        colours | {"found": GREEN, "equal": GREY},
+        colours | {"observed": GREEN, "diagonal": GREY},
     )
-    return Section("predictions", "Predictions beside labels", [chart, _table(evidence.coverage)])
+    return Section("predictions", "Predictions and labels", [chart, _table(evidence.coverage)])
 
 
 def _cloud(evidence: TableEvidence, bars_shown: int) -> Panel:
@@ -46,11 +47,11 @@ def _cloud(evidence: TableEvidence, bars_shown: int) -> Panel:
         bars = Series("error bars, σ", predicted[few], y[few], "dots", low, high, bare=True)
         series.insert(0, bars)
     return Panel(
-        "Predictions and labels",
+        "Labels by prediction",
         "prediction",
         clean(evidence.target),
-        [*series, Series("equal", ends, ends)],
-        f"Labels against predictions of {len(y):,} {UNSEEN}.",
+        [*series, Series("diagonal", ends, ends)],
+        f"Labels against predictions, for {len(y):,} {UNSEEN}.",
     )
 
 
@@ -58,9 +59,9 @@ def _calibration(covered: IntervalCoverage) -> Panel:
     return Panel(
         "Calibration of the intervals",
         "level of the interval",
-        "share of the labels in it",
-        [Series("found", covered.level, covered.found), Series("equal", [0, 1], [0, 1])],
-        f"68% intervals hold {covered.at(0.68):.0%} of the labels, 95% intervals "
+        "fraction of labels inside",
+        [Series("observed", covered.level, covered.found), Series("diagonal", [0, 1], [0, 1])],
+        f"68% intervals contain {covered.at(0.68):.0%} of the labels, and 95% intervals "
         f"{covered.at(0.95):.0%}.",
     )
 
@@ -69,10 +70,10 @@ def _table(covered: IntervalCoverage) -> Table:
     return Table(
         "calibration",
         "Calibration of the intervals",
-        ["level", "share of the labels in it"],
+        ["level", "fraction of labels inside"],
         [
-            [Cell(f"{level:.0%}", level), Cell(f"{found:.1%}", found)]
-            for level, found in zip(covered.level, covered.found, strict=True)
+            [Cell(f"{level:.0%}", level), Cell(f"{observed:.1%}", observed)]
+            for level, observed in zip(covered.level, covered.found, strict=True)
         ],
         folded=True,
         numbers=(1,),

@@ -1,4 +1,4 @@
-"""How the result was obtained, and how to repeat it."""
+"""How a result was obtained, and the commands that reproduce it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from biv.workflows.comparison_record import ComparisonRecord
 
 
 def comparison_section(compared: ComparisonRecord, command: str) -> Section:
-    """Return the section about a comparison that was made by a command."""
+    """Return the section about the command that ran a comparison."""
     text = (
-        f"Folds: {compared.folds}; rows compared: {compared.rows:,} of {compared.rows_in_all:,}. "
-        "Predictions on this page are BIV's, of rows that were left out."
+        f"The command used {compared.rows:,} of {compared.rows_in_all:,} rows and {compared.folds} "
+        "folds. "
+        "The predictions on this page are those of BIV for held-out rows."
     )
-    return Section("repeat", "How to repeat it", [Commands([command]), Text(text)])
+    return Section("repeat", "How to repeat the comparison", [Commands([command]), Text(text)])
 
 
-def model_section(folder: ModelFolder, place: str) -> Section:
-    """Return the section about a model, whose folder is at a place."""
+def model_section(folder: ModelFolder, shell_path: str) -> Section:
+    """Return the section about the model in the folder at `shell_path`."""
     about = folder.about
     columns = Table(
         "columns",
-        "The columns that it learns from",
+        "Feature columns",
         ["column", "kind"],
         [[column.name, column.kind] for column in folder.schema.columns],
         folded=True,
     )
     files = Table(
         "files",
-        "The files",
+        "Training files",
         ["file", "rows"],
         [[path, Cell(f"{rows:,}", float(rows))] for path, rows in about.files.items()],
         folded=len(about.files) > 3,
@@ -39,16 +40,17 @@ def model_section(folder: ModelFolder, place: str) -> Section:
     )
     commands = [
         *([about.command] if about.command else []),
-        f"biv predict {place} NEW.csv",
-        f"biv report {place} -o report.html --force",
+        f"biv predict {shell_path} NEW.csv",
+        f"biv report {shell_path} -o report.html --force",
     ]
+    train = "train the model, " if about.command else ""
     return Section(
         "model",
-        "The model, and how to repeat it",
+        "The model and its provenance",
         [
-            Text("What trained it; to predict with it; to make this page again:"),
+            Text(f"Commands to {train}predict with the model, and create this page again:"),
             Commands(commands),
-            Table("facts", "How it came about", ["what", "found"], _facts(folder)),
+            Table("facts", "Facts about the training", ["quantity", "value"], _facts(folder)),
             files,
             columns,
         ],
@@ -61,12 +63,12 @@ def _facts(folder: ModelFolder) -> list[list[str]]:
         "label": folder.target.name,
         "error bars": ", ".join(folder.target.error_bars) or "none",
         "rows with a label": f"{about.rows:,}",
-        "rows without one, left out": f"{about.rows_without_label:,}",
+        "rows without a label, ignored": f"{about.rows_without_label:,}",
         "mean squared error to the true labels": f"{result.mse:.5g} ± {result.mse_stderr:.2g}",
         "R²": r2_in_words(result.r2, result.r2_stderr),
         "label variance": f"{result.label_variance:.5g}",
         "τ²": f"{result.tau2:.5g}",
-        "time": f"{about.seconds:.0f} s",
-        "biv": metadata.version("biv"),
+        "training time": f"{about.seconds:.0f} s",
+        "version of biv": metadata.version("biv"),
     } | {f"setting {name}": str(value) for name, value in about.settings.items()}
-    return [[what, found] for what, found in facts.items()]
+    return [[name, value] for name, value in facts.items()]

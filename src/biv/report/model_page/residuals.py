@@ -1,4 +1,4 @@
-"""Residuals over σ²: whether they grow as the error bars say."""
+"""Residuals by σ²: whether they grow with the error bars as they should."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from biv.report.parts import Cell, Section, Table
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import BinnedResiduals
 
-LOG_FROM = 30.0  # ratio of the largest to the smallest σ² from which axes are logarithmic
+LOG_FROM = 30.0  # if the largest σ² is this many times the smallest, axes are logarithmic
 
 
 def sections(evidence: TableEvidence) -> list[Section]:
-    """Return the section; none without error bars."""
+    """Return the section, or no section if the table has no error bars."""
     if evidence.bars is None:
         return []
     bins, variance = evidence.residuals, np.array(evidence.residuals.variance)
@@ -21,8 +21,8 @@ def sections(evidence: TableEvidence) -> list[Section]:
     log = bool((variance > 0).all() and variance.max() > LOG_FROM * variance.min())
     chart = Chart(
         "residuals-chart",
-        f"To the left {len(evidence.cloud.y):,} rows, with 1.96 √(σ²+τ²) to each side, which 95% "
-        "should lie between; to the right means over rows of nearly the same σ², with 95% "
+        f"Left: residuals of {len(evidence.cloud.y):,} rows; 95% of them should lie between the "
+        "lines at ±1.96 √(σ²+τ²). Right: mean squared residuals of rows with similar σ², with 95% "
         "intervals.",
         [_cloud(evidence, log=log), _means(bins, expected, log=log)],
         {"residuals": BLUE, "σ² + τ²": ORANGE},
@@ -38,7 +38,7 @@ def sections(evidence: TableEvidence) -> list[Section]:
         folded=True,
         numbers=(0, 1, 2, 3),
     )
-    return [Section("residuals", "Residuals over σ²", [chart, table])]
+    return [Section("residuals", "Residuals by σ²", [chart, table])]
 
 
 def _cloud(evidence: TableEvidence, *, log: bool) -> Panel:
@@ -48,7 +48,7 @@ def _cloud(evidence: TableEvidence, *, log: bool) -> Panel:
     order = np.argsort(sigma)
     x = sigma[order]
     return Panel(
-        "Residuals over σ",
+        "Residuals by σ",
         "σ",
         "label − prediction",
         [
@@ -64,9 +64,9 @@ def _cloud(evidence: TableEvidence, *, log: bool) -> Panel:
 
 def _means(bins: BinnedResiduals, expected: np.ndarray, *, log: bool) -> Panel:
     mean, stderr = np.array(bins.mean), np.array(bins.stderr)
-    said = ", ".join(f"{m:.3g} (expected {e:.3g})" for m, e in zip(mean, expected, strict=True))
+    values = ", ".join(f"{m:.3g} (expected {e:.3g})" for m, e in zip(mean, expected, strict=True))
     return Panel(
-        "Do they grow with σ² as they should?",
+        "Mean squared residuals by σ²",
         "σ²",
         "mean squared residual",
         [
@@ -80,6 +80,6 @@ def _means(bins: BinnedResiduals, expected: np.ndarray, *, log: bool) -> Panel:
             ),
             Series("σ² + τ²", bins.variance, expected),
         ],
-        f"Mean squared residuals from the smallest σ² to the largest: {said}.",
+        f"Mean squared residuals from the smallest σ² to the largest: {values}.",
         log="xy" if log else "",
     )
