@@ -99,11 +99,11 @@ def test_a_slip_in_a_column_of_numbers_is_worded_for_both(tmp_path, capsys):
     cells = [*map(str, range(59)), "l0"]
     path = table(tmp_path, code=cells)
     with pytest.raises(
-        ValueError, match=r"nearly all others are \(or categories=\['code'\]\); got 'l0'"
+        ValueError, match=r"other cells are \(categories=\['code'\] allows text\); got 'l0'"
     ):
         read_table(path, target="y", target_std="s")
     told = said(capsys, "inspect", path, *COLUMNS, "--no-picture")
-    assert "nearly all others are (or --category code); got 'l0'" in told
+    assert "nearly all other cells are (--category code allows text); got 'l0'" in told
 
 
 def test_missing_error_bars_are_worded_for_both(tmp_path, capsys):

@@ -255,7 +255,7 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         (LINES, ["--target", "Y", "--target-std", "s"], "must have a column 'Y'; did you mean 'y'?"),
         (LINES, ["--target", "y", "--target-std", "std"], "must have a column 'std'; did you mean 's'?"),
         ([*LINES, "1,high,1"], COLUMNS, "data.csv, row 61, column 'y' must be a number; got 'high'"),
-        ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be 0 or more, as an error bar is; got '-1'"),
+        ([*LINES, "1,2,-1"], COLUMNS, "data.csv, row 61, column 's' must be non-negative, because it is an error bar; got '-1'"),
         ([LINES[0], *(line[:-1] + "0" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is 0"),
         ([LINES[0], *(line[:-1] + "inf" for line in LINES[1:])], COLUMNS, "every error bar in column 's' is infinite"),
         ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels with a finite error bar and a positive weight; got 1"),
@@ -310,9 +310,9 @@ def test_errors_of_train_name_its_options(options, message, capsys):
 def test_files_that_are_none(command, here, capsys):
     (here / "empty").mkdir()
     assert run(command, "empty", *COLUMNS) == 2
-    assert "empty must hold tables" in capsys.readouterr().err
+    assert "empty must contain tables" in capsys.readouterr().err
     assert run(command, "gone.csv", *COLUMNS) == 2
-    assert "gone.csv is not there" in capsys.readouterr().err
+    assert "gone.csv does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("here")
@@ -605,7 +605,7 @@ def test_parquet_files_whose_types_differ_a_little(model, here, capsys):
     assert found["note"].tolist()[2:] == [7, 7]
     whole.tail(2).assign(note=7, count="x").to_parquet(folder / "2.parquet", index=False)
     assert run("predict", model, folder, "--out", "x.parquet") == 2
-    assert "2.parquet must have the types of the files before it" in capsys.readouterr().err
+    assert "2.parquet must have the column types of the files before it" in capsys.readouterr().err
     assert not Path("x.parquet").exists()
 
 

@@ -350,8 +350,8 @@ def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x" * 4000, "the names of its columns must take at most 1,000 characters"),
-        ("a,y\n1,2\n3," + "4" * 4000, "one of the rows after row 1 is longer than 1,000 bytes"),
+        ("x" * 4000, "the column names must have at most 1,000 characters"),
+        ("a,y\n1,2\n3," + "4" * 4000, "a row after row 1 is longer than 1,000 bytes"),
     ],
 )
 def test_what_has_no_line_breaks_is_not_read_whole(content, message, tmp_path, monkeypatch):

@@ -167,7 +167,7 @@ def test_names_that_mean_the_same(tmp_path, write, prefix):
         (HEADER + "../3.png,1,2\n", ValueError, "row 1, column 'name' must be .* below the folder"),
         (HEADER + "/etc/3.png,1,2\n", ValueError, "row 1, column 'name' must be .* below the folder"),
         (HEADER + ",1,2\n", ValueError, "row 1, column 'name' must be the name of a file"),
-        (HEADER + "left/3.png,1,-2\n", ValueError, "row 1, column 'err' must be 0 or more"),
+        (HEADER + "left/3.png,1,-2\n", ValueError, "row 1, column 'err' must be non-negative"),
         (HEADER + "left/3.png,old,2\n", ValueError, "row 1, column 'y' must be a number"),
         (HEADER + "left/3.png,,2\n", ValueError, "must have rows with a 'y'; got none"),
         ("file,y,err\nleft/3.png,1,2\n", ValueError, "must have a column 'name'"),

@@ -1,4 +1,4 @@
-"""Numbers too large for a prediction or a fit, in files: errors name row and column."""
+"""Errors name the row and column of numbers that are too large for a prediction or a fit."""
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_the_command_names_the_row_and_column_that_no_prediction_is_finite_for(
-    folder, tmp_path, capsys
-):
+def test_predict_names_the_row_and_column_without_a_finite_prediction(folder, tmp_path, capsys):
     one, two = table(), table()
     two.loc[7, "a"] = "4e38"
     one.to_csv(tmp_path / "1.csv", index=False)
@@ -41,30 +39,30 @@ def test_the_command_names_the_row_and_column_that_no_prediction_is_finite_for(
     out = tmp_path / "out.csv"
     files = [str(tmp_path / name) for name in ("1.csv", "2.csv")]
     assert main(["predict", str(folder / "model"), *files, "--out", str(out)]) == 2
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert (
-        "2.csv, row 8, column 'a' must be a number that the model has a finite prediction" in said
+        "2.csv, row 8, column 'a' must be a number that the model has a finite prediction" in error
     )
-    assert "got '4e38'" in said
+    assert "got '4e38'" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.csv", "2.csv"]
 
 
 @pytest.mark.parametrize("command", ["train", "inspect"])
-def test_a_row_to_ignore_that_no_prediction_is_finite_for_is_named(command, tmp_path, capsys):
-    odd = table()
-    odd.loc[7, "a"], odd.loc[7, "err"], odd.loc[3, "y"] = "4e38", np.inf, np.nan
-    odd.to_csv(tmp_path / "t.csv", index=False)
-    given = [command, str(tmp_path / "t.csv"), "--target", "y", "--target-std", "err"]
+def test_a_row_of_infinite_variance_without_a_finite_prediction_is_named(command, tmp_path, capsys):
+    large = table()
+    large.loc[7, "a"], large.loc[7, "err"], large.loc[3, "y"] = "4e38", np.inf, np.nan
+    large.to_csv(tmp_path / "t.csv", index=False)
+    arguments = [command, str(tmp_path / "t.csv"), "--target", "y", "--target-std", "err"]
     small = ["--members", "8", "--max-epochs", "2", "--out", str(tmp_path / "m")]
-    assert main(given + small * (command == "train")) == 2
-    said = capsys.readouterr().err
-    assert "t.csv, row 8, column 'a' must be a number that the model has a finite pred" in said
-    assert "got 4e+38" in said
+    assert main(arguments + small * (command == "train")) == 2
+    error = capsys.readouterr().err
+    assert "t.csv, row 8, column 'a' must be a number that the model has a finite pred" in error
+    assert "got 4e+38" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
 
 
 @pytest.mark.parametrize(
-    ("column", "cell", "wanted"),
+    ("column", "cell", "expected"),
     [
         ("y", "1e300", "at most 1e+75 in magnitude"),
         ("err", "1e200", "at most 1e+75, or inf for a label to ignore"),
@@ -72,7 +70,7 @@ def test_a_row_to_ignore_that_no_prediction_is_finite_for_is_named(command, tmp_
 )
 @pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["memory", "stream"])
 def test_labels_and_error_bars_whose_powers_overflow_are_named(
-    tmp_path, capsys, column, cell, wanted, stream
+    tmp_path, capsys, column, cell, expected, stream
 ):
     bad = table()
     bad.loc[7, column] = cell
@@ -84,26 +82,26 @@ def test_labels_and_error_bars_whose_powers_overflow_are_named(
         bad.to_csv(path, index=False)
     train = ["train", str(path), "--target", "y", "--target-std", "err", *stream]
     assert main([*train, "--out", str(tmp_path / "model")]) == 2
-    said = capsys.readouterr().err
-    assert f"row 8, column '{column}' must be {wanted}" in said
+    error = capsys.readouterr().err
+    assert f"row 8, column '{column}' must be {expected}" in error
 
 
 @pytest.mark.parametrize(
-    ("cells", "found"),
+    ("cells", "shown"),
     [
         (pa.array([2**50], pa.timestamp("ms")), "<value out of range: 1125899906842624>"),
         (pa.array([2**30], pa.date32()), "<value out of range: 1073741824>"),
     ],
 )
-def test_a_date_that_python_has_no_room_for_is_named_like_any_other_cell(tmp_path, cells, found):
+def test_a_date_outside_python_s_range_is_named_like_any_other_cell(tmp_path, cells, shown):
     path = tmp_path / "d.parquet"
     pq.write_table(pa.table({"a": pa.array([1.0]), "y": cells}), path)
-    with pytest.raises(ValueError, match=rf"d\.parquet, row 1, column 'y' must be .*'{found}'"):
+    with pytest.raises(ValueError, match=rf"d\.parquet, row 1, column 'y' must be .*'{shown}'"):
         read_table(path, target="y")
 
 
 @pytest.mark.parametrize(
-    ("change", "names", "said"),
+    ("change", "names", "message"),
     [
         (lambda t: t.assign(y=1.0), {"y": "Y"}, "nothing can be learned"),
         (lambda t: t.assign(err=0.0), {"err": "E"}, "every error bar in column"),
@@ -118,13 +116,13 @@ def test_a_date_that_python_has_no_room_for_is_named_like_any_other_cell(tmp_pat
         (lambda t: t.assign(day=[f"t {k}" for k in range(len(t))]), {"day": "D"}, "was left out"),
     ],
 )
-def test_a_long_name_of_a_column_does_not_fill_the_screen(tmp_path, capsys, change, names, said):
+def test_a_long_name_of_a_column_does_not_fill_the_screen(tmp_path, capsys, change, names, message):
     long = {name: 5000 * letter for name, letter in names.items()}
     frame = table(rows=120).astype({"a": float, "y": float, "err": float})
     change(frame).rename(columns=long).to_csv(tmp_path / "d.csv", index=False)
     columns = ["--target", long.get("y", "y"), "--target-std", long.get("err", "err")]
     main(["inspect", str(tmp_path / "d.csv"), *columns])
     printed = capsys.readouterr().err
-    assert said in printed
+    assert message in printed
     assert "5,000 characters" in printed
     assert max(map(len, printed.splitlines())) < 1000

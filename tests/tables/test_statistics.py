@@ -1,4 +1,4 @@
-"""Statistics that are taken part by part are those of all rows together."""
+"""Statistics computed part by part equal those of all rows."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def parts(rows, count, rng):
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1e6, -1e12]), st.integers(1, 6))
-def test_moments_add_up_whatever_the_parts(seed, shift, count):
+def test_moments_of_parts_add_up_to_those_of_all_rows(seed, shift, count):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rng.integers(1, 60), 3)) * [1.0, 1e-3, 50.0] + shift
     x[rng.random(x.shape) < 0.2] = np.nan
@@ -27,13 +27,13 @@ def test_moments_add_up_whatever_the_parts(seed, shift, count):
         if len(column):
             scale = max(abs(shift), 1.0)
             assert abs(found.mean[k] - column.mean()) <= 1e-14 * scale
-            # Digits are lost to those of the mean once, and not to its square.
+            # The relative error grows with the mean, and not with its square.
             error, std = abs(float(found.variance[k] - column.var())), float(column.std())
             assert error <= 1e-12 * std**2 + 1e-15 * scale * std + (4e-16 * scale) ** 2
 
 
 def test_a_large_mean_costs_no_digits():
-    """Where a sum of squares would have none left."""
+    """With a mean of 1e9, a sum of raw squares would lose all digits of the variance."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 1)) + 1e9
     found = sum((Moments.of(part) for part in np.split(x, 10)), Moments.of(x[:0]))
@@ -50,13 +50,13 @@ def noisy(seed, rows=4000, alpha=0.3):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_label_moments_by_groups_are_those_of_the_labels(seed):
+def test_label_moments_of_groups_equal_those_of_the_labels(seed):
     y, v = noisy(seed)
     rng = np.random.default_rng(seed)
     groups = sum((LabelGroups.of(y[p], v[p]) for p in parts(len(y), 5, rng)), LabelGroups({}))
     exact = metrics.label_moments(y, v)
     assert groups.count == np.isfinite(v).sum()
-    # Weights differ by 2% within a group, and the estimate by far less than its own error.
+    # Weights differ by 2% within a group, which changes the estimate by far less than its error.
     assert groups.moments.variance == pytest.approx(exact.variance, rel=2e-3)
     assert groups.moments.mean == pytest.approx(exact.mean, rel=1e-4)
     finite = v[np.isfinite(v)]
@@ -66,7 +66,7 @@ def test_label_moments_by_groups_are_those_of_the_labels(seed):
     assert groups.effective_sample_size(0.5) == pytest.approx(size, rel=1e-3)
 
 
-def test_few_different_variances_are_exact():
+def test_label_moments_are_exact_for_few_distinct_variances():
     rng = np.random.default_rng(0)
     v = rng.choice([0.0, 0.25, 4.0], size=500)
     y = rng.normal(size=500) + np.sqrt(v) * rng.normal(size=500)
@@ -88,7 +88,7 @@ def test_clean_labels_have_their_sample_variance():
     assert groups.moments == pytest.approx((7 / 3, y[:3].var(ddof=1)))
 
 
-def test_grouped_moments_are_those_of_rows_where_every_group_is_a_row():
+def test_grouped_moments_equal_those_of_rows_if_every_group_is_one_row():
     y, v = noisy(3, rows=200)
     y, v = y[np.isfinite(v)], v[np.isfinite(v)]
     one = np.ones(len(y))

@@ -1,4 +1,4 @@
-"""A table in pieces: its row groups, one pass over them, and the batches they become."""
+"""Tables larger than memory: row groups, one pass over them, and batches."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ def read(folder, target=TARGET, **settings):
     return Reader(RowGroups(files), Schema.guess(files, names), target, **settings)
 
 
-def surveyed(reader):
+def survey_groups(reader):
     return [Survey.of(reader, group) for group in range(len(reader.groups))]
 
 
@@ -38,14 +38,14 @@ def encoding(survey):
 
 
 def shards(reader, count, seed=0):
-    each = surveyed(reader)
-    learned = {group: survey.learned for group, survey in enumerate(each)}
-    made = encoding(Survey.combine(each))
-    dealt = assign_row_groups([group.rows for group in reader.groups.groups], count)
-    return [Shard(k, groups, learned, reader, made, seed) for k, groups in enumerate(dealt)]
+    surveys = survey_groups(reader)
+    learned = {group: survey.learned for group, survey in enumerate(surveys)}
+    encode = encoding(Survey.combine(surveys))
+    assigned = assign_row_groups([group.rows for group in reader.groups.groups], count)
+    return [Shard(k, groups, learned, reader, encode, seed) for k, groups in enumerate(assigned)]
 
 
-def test_row_groups_are_found_and_read(tmp_path):
+def test_row_groups_are_listed_and_read(tmp_path):
     whole = write_folder(tmp_path)
     groups = RowGroups(Files(tmp_path))
     assert [g.rows for g in groups.groups] == [
@@ -71,7 +71,7 @@ def test_row_groups_are_found_and_read(tmp_path):
 def test_files_that_cannot_be_one_table(tmp_path):
     write(tmp_path / "a.parquet", labelled(10))
     write(tmp_path / "b.parquet", {n: c[:0] for n, c in labelled(10).items()})
-    with pytest.raises(ValueError, match="b.parquet must have rows; got none: leave it out"):
+    with pytest.raises(ValueError, match="b.parquet must have rows; got none. Leave the file out"):
         RowGroups(Files(tmp_path))
     write(tmp_path / "b.parquet", {n: c for n, c in labelled(10).items() if n != "x1"})
     with pytest.raises(
@@ -80,13 +80,13 @@ def test_files_that_cannot_be_one_table(tmp_path):
         RowGroups(Files(tmp_path))
     write(tmp_path / "b.parquet", labelled(10) | {"x1": ["a"] * 10})
     with pytest.raises(
-        ValueError, match="b.parquet must have the types of the files before it: .*x1"
+        ValueError, match="b.parquet must have the column types of the files before it: .*x1"
     ):
         RowGroups(Files(tmp_path))
     (tmp_path / "b.parquet").unlink()
     (tmp_path / "c.csv").write_text("x0,x1,x2,y,v\n1,2,3,4,5\n")
     with pytest.raises(
-        ValueError, match="c.csv must be Parquet, which can be read in pieces; got '.csv'"
+        ValueError, match="c.csv must be Parquet, which can be read by row group; got '.csv'"
     ):
         RowGroups(Files(tmp_path))
 
@@ -102,19 +102,21 @@ def test_a_file_that_changes_is_refused(tmp_path):
         reader.read(4)
 
 
-def test_shards_are_dealt_evenly():
+def test_row_groups_are_assigned_to_shards_evenly():
     rng = np.random.default_rng(0)
     rows = rng.integers(1, 1000, size=50).tolist()
-    dealt = assign_row_groups(rows, 6)
-    assert sorted(g for groups in dealt for g in groups) == list(range(50))
-    loads = [sum(rows[g] for g in groups) for groups in dealt]
+    assigned = assign_row_groups(rows, 6)
+    assert sorted(g for groups in assigned for g in groups) == list(range(50))
+    loads = [sum(rows[g] for g in groups) for groups in assigned]
     assert max(loads) - min(loads) <= 1000
-    with pytest.raises(ValueError, match="3 row groups can be dealt to 1 to 3 shards; got 4"):
+    with pytest.raises(
+        ValueError, match="must be between 1 and 3, the number of row groups; got 4"
+    ):
         assign_row_groups([1, 2, 3], 4)
 
 
-def test_a_survey_is_that_of_the_whole_table(tmp_path):
-    """One pass in pieces finds what reading everything finds."""
+def test_a_survey_describes_the_whole_table(tmp_path):
+    """One pass by row group gives the same statistics as reading the whole table."""
     rng = np.random.default_rng(0)
     columns = labelled(1200)
     columns["x1"][rng.random(1200) < 0.3] = np.nan
@@ -125,25 +127,25 @@ def test_a_survey_is_that_of_the_whole_table(tmp_path):
     write(tmp_path / "a.parquet", {n: c[:700] for n, c in columns.items()})
     write(tmp_path / "b.parquet", {n: c[700:] for n, c in columns.items()})
     reader = read(tmp_path)
-    survey = Survey.combine(surveyed(reader))
+    survey = Survey.combine(survey_groups(reader))
     table = LabelledTable.read(tmp_path, TARGET)
     assert survey.rows == len(table)
     assert survey.unlabelled == table.unlabelled > 0
     assert survey.learned + sum(map(len, survey.held_out)) == survey.rows
     exact = FeatureEncoder.fit(table.features)
-    found = survey.encoder()
+    encoder = survey.encoder()
     names = list(table.features.columns)
-    assert found.names(names) == exact.names(names)
-    matrix = found(table.features)
-    by_hand = FeatureScaler.fit(matrix, ddof=0)
-    np.testing.assert_allclose(survey.features().mean, by_hand.mean, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(survey.features().std, by_hand.std, rtol=1e-8, atol=1e-12)
+    assert encoder.names(names) == exact.names(names)
+    matrix = encoder(table.features)
+    scaled = FeatureScaler.fit(matrix, ddof=0)
+    np.testing.assert_allclose(survey.features().mean, scaled.mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(survey.features().std, scaled.std, rtol=1e-8, atol=1e-12)
     scaler = LabelScaler.fit(table.y, table.variance)
     assert survey.scaler().mean == pytest.approx(scaler.mean, rel=1e-3)
     assert survey.scaler().std == pytest.approx(scaler.std, rel=1e-3)
 
 
-def test_what_counts_for_nothing_is_left_out(tmp_path):
+def test_rows_without_influence_are_left_out(tmp_path):
     columns = labelled(300)
     columns["v"][::3] = np.inf
     columns["w"] = np.where(np.arange(300) % 3 == 1, 0.0, 2.0)
@@ -157,23 +159,22 @@ def test_what_counts_for_nothing_is_left_out(tmp_path):
 def test_a_missing_error_bar_is_named(tmp_path):
     columns = labelled(300)
     columns["v"][250] = np.nan
-    columns["y"][100], columns["v"][100] = np.nan, np.nan  # of a label that is missing anyway
+    columns["y"][100], columns["v"][100] = np.nan, np.nan  # whose label is missing anyway
     write(tmp_path / "a.parquet", columns)
-    said = "a.parquet, row 251, column 'v' must be known .*median.*; got 'nan'"
-    with pytest.raises(ValueError, match=said):
-        surveyed(read(tmp_path))
-    each = surveyed(read(tmp_path, unknown="median"))
-    survey = Survey.combine(each)
+    message = "a.parquet, row 251, column 'v' must be known .*median.*; got 'nan'"
+    with pytest.raises(ValueError, match=message):
+        survey_groups(read(tmp_path))
+    survey = Survey.combine(survey_groups(read(tmp_path, unknown="median")))
     assert (survey.unknown, survey.rows) == (1, 299)
     assert survey.labels.median_variance == pytest.approx(np.nanmedian(columns["v"]), rel=0.05)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_row_is_learned_from_once_an_epoch_but_those_held_out(tmp_path, seed):
+def test_every_row_that_is_not_held_out_is_used_once_per_epoch(tmp_path, seed):
     whole = write_folder(tmp_path)
     reader = read(tmp_path, seed=seed)
     parts = shards(reader, 4, seed)
-    held_out = np.concatenate([h.y for s in surveyed(reader) for h in s.held_out])
+    held_out = np.concatenate([h.y for s in survey_groups(reader) for h in s.held_out])
     assert 0.05 < len(held_out) / 2050 < 0.15
     scaler = parts[0].encoding.labels
     orders = []
@@ -184,46 +185,46 @@ def test_every_row_is_learned_from_once_an_epoch_but_those_held_out(tmp_path, se
         sizes = [len(b) for b in batches]
         assert max(sizes) - min(sizes) <= len(parts)
         seen = np.concatenate([b.y[:, 0] for b in batches])
-        wanted = scaler.label(np.setdiff1d(whole["y"], held_out)).astype(np.float32)
-        np.testing.assert_array_equal(np.sort(seen), np.sort(wanted))
+        expected = scaler.label(np.setdiff1d(whole["y"], held_out)).astype(np.float32)
+        np.testing.assert_array_equal(np.sort(seen), np.sort(expected))
         orders.append(seen)
     assert (orders[0] != orders[1]).mean() > 0.9
 
 
-def test_batches_hold_what_the_table_does(tmp_path):
+def test_batches_contain_the_scaled_rows_of_the_table(tmp_path):
     whole = write_folder(tmp_path)
     parts = shards(read(tmp_path), 3)
-    made = parts[0].encoding
+    encode = parts[0].encoding
     rows = {round(y, 6): k for k, y in enumerate(whole["y"])}
     for batch in Stream(parts, sum(s.rows for s in parts), 100).batches(0):
         places = [
             rows[round(y, 6)]
-            for y in made.labels.label_raw(batch.y[:, 0].astype(float)).tolist()
+            for y in encode.labels.label_raw(batch.y[:, 0].astype(float)).tolist()
             if round(y, 6) in rows
         ]
-        assert len(places) > 0.5 * len(batch)  # of the others the last digit is lost
+        assert len(places) > 0.5 * len(batch)  # the others lose their last digit to float32
         for batch_y, x, v in zip(batch.y[:, 0], batch.x, batch.variance[:, 0], strict=True):
-            k = int(np.argmin(np.abs(whole["y"] - made.labels.label_raw(float(batch_y)))))
+            k = int(np.argmin(np.abs(whole["y"] - encode.labels.label_raw(float(batch_y)))))
             exact = (
-                np.array([whole[f"x{j}"][k] for j in range(3)]) - made.features.mean
-            ) / made.features.std
+                np.array([whole[f"x{j}"][k] for j in range(3)]) - encode.features.mean
+            ) / encode.features.std
             np.testing.assert_allclose(x, exact, rtol=1e-5, atol=1e-6)
-            assert v == pytest.approx(whole["v"][k] / made.labels.std**2, rel=1e-5)
+            assert v == pytest.approx(whole["v"][k] / encode.labels.std**2, rel=1e-5)
 
 
 def test_rows_of_all_shards_are_mixed(tmp_path):
-    """A table that is sorted gives batches that are not."""
+    """Batches of a sorted table are not sorted."""
     columns = labelled(4000)
     columns["y"] = np.sort(columns["y"])
     write(tmp_path / "a.parquet", columns, group_rows=100)
     parts = shards(read(tmp_path), 4)
     means = [b.y.mean() for b in Stream(parts, sum(s.rows for s in parts), 128).batches(0)]
-    # In the order of the table the means of batches would spread as widely as the labels do.
+    # Without shuffling, the means of the batches would have the standard deviation of the labels.
     assert np.std(means) < 0.25
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_batches_are_the_same_whatever_the_number_of_processes(tmp_path, processes):
+def test_batches_do_not_depend_on_the_number_of_processes(tmp_path, processes):
     write_folder(tmp_path)
     parts = shards(read(tmp_path), 6)
     total = sum(s.rows for s in parts)
@@ -235,7 +236,7 @@ def test_batches_are_the_same_whatever_the_number_of_processes(tmp_path, process
 
 
 @pytest.mark.parametrize("first", [0, 1, 7, 20])
-def test_a_stream_can_begin_anywhere(tmp_path, first):
+def test_a_stream_can_start_at_any_step(tmp_path, first):
     write_folder(tmp_path)
     parts = shards(read(tmp_path), 4)
     stream = Stream(parts, sum(s.rows for s in parts), 90)
@@ -246,7 +247,7 @@ def test_a_stream_can_begin_anywhere(tmp_path, first):
             assert one is other is None or np.array_equal(one, other)
 
 
-def test_blocks_hold_several_small_groups(tmp_path, monkeypatch):
+def test_blocks_contain_several_small_groups(tmp_path, monkeypatch):
     monkeypatch.setattr("biv.tables.stream.BLOCK", 350)
     write_folder(tmp_path)
     (shard,) = shards(read(tmp_path), 1)
@@ -256,7 +257,7 @@ def test_blocks_hold_several_small_groups(tmp_path, monkeypatch):
     assert all(350 <= size <= 350 + 200 for size in sizes[:-1])
     assert blocks != shard.blocks(1)
     with ThreadPoolExecutor(1) as pool:
-        pieces = list(shard.pieces(0, 1, 0, pool))  # one that spans all blocks
+        pieces = list(shard.pieces(0, 1, 0, pool))  # one piece spans all blocks
     assert len(pieces[0]) == shard.rows
 
 
@@ -275,17 +276,17 @@ def test_a_piece_may_be_empty(tmp_path):
 def test_an_encoding_survives_json(tmp_path):
     write_folder(tmp_path)
     reader = read(tmp_path)
-    survey = Survey.combine(surveyed(reader))
-    made = Encoding(survey.encoder(), survey.features(), survey.scaler(), 3.5)
-    again = Encoding.from_json(made.to_json())
+    survey = Survey.combine(survey_groups(reader))
+    encode = Encoding(survey.encoder(), survey.features(), survey.scaler(), 3.5)
+    again = Encoding.from_json(encode.to_json())
     rows, _, _ = reader.read(0)
     rows = replace(rows, variance=np.where(np.arange(len(rows)) == 0, np.nan, rows.variance))
-    for one, other in zip(made(rows), again(rows), strict=True):
+    for one, other in zip(encode(rows), again(rows), strict=True):
         assert one is other is None or np.array_equal(one, other)
-    assert again(rows).variance[0, 0] == np.float32(3.5 / made.labels.std**2)
+    assert again(rows).variance[0, 0] == np.float32(3.5 / encode.labels.std**2)
 
 
-def test_labels_that_do_not_vary(tmp_path):
+def test_constant_labels_are_refused(tmp_path):
     write(tmp_path / "a.parquet", labelled(100) | {"y": np.full(100, 7.0)})
     with pytest.raises(ValueError, match=re.escape("every label is 7: nothing can be learned")):
-        Survey.combine(surveyed(read(tmp_path, Target("y")))).scaler()
+        Survey.combine(survey_groups(read(tmp_path, Target("y")))).scaler()

@@ -1,4 +1,4 @@
-"""Tables out of files: what cells mean, and how a bad one is named."""
+"""Tables read from files: the meaning of cells, and errors that name a bad cell."""
 
 import datetime as dt
 import gzip
@@ -32,8 +32,8 @@ def write(path, lines=LINES, *, end="\n", encoding="utf-8"):
     return path
 
 
-def cells(path):
-    """The same table with types, in Parquet."""
+def write_typed(path):
+    """Write the same table to Parquet, with typed columns."""
     frame = pd.DataFrame(
         {
             "id": ["a1", "a2", "a3", "a4"],
@@ -57,7 +57,7 @@ def test_kinds_of_columns(tmp_path):
         "when: day of the week", "when: day of the week is missing",
     )  # fmt: skip
     columns = dict(zip(data.feature_names, data.x.T.tolist(), strict=True))
-    assert columns["size"] == [1.5, 3.0, 3.0, 4.0]  # the median of what is known
+    assert columns["size"] == [1.5, 3.0, 3.0, 4.0]  # the missing number is the median of the others
     assert columns["size is missing"] == [0, 1, 0, 0]
     assert columns["ok"] == [1, 0, 1, 1]
     assert columns["colour=red"] == [1, 0, 0, 1]
@@ -70,7 +70,7 @@ def test_kinds_of_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
+    ("name", "options"),
     [
         ("windows.csv", {"end": "\r\n"}),
         ("mac.csv", {"end": "\r"}),
@@ -84,28 +84,30 @@ def test_kinds_of_columns(tmp_path):
         ("typed.parquet", None),
     ],
 )
-def test_the_same_table_however_it_is_written(tmp_path, name, how):
+def test_the_format_of_a_file_does_not_change_the_table(tmp_path, name, options):
     plain = read_table(write(tmp_path / "plain.csv"), **READ, ignore=["id"])
     path = tmp_path / name
-    other = read_table(cells(path) if how is None else write(path, **how), **READ, ignore=["id"])
+    other = read_table(
+        write_typed(path) if options is None else write(path, **options), **READ, ignore=["id"]
+    )
     assert other.feature_names == plain.feature_names
     np.testing.assert_array_equal(other.x, plain.x)
     np.testing.assert_array_equal(other.y, plain.y)
     np.testing.assert_array_equal(other.variance, plain.variance)
 
 
-def test_several_files_and_a_folder_of_them_are_one_table(tmp_path):
+def test_several_files_or_a_folder_are_one_table(tmp_path):
     one = write(tmp_path / "one.csv", LINES)
     folder = tmp_path / "parts"
     (folder / "deep").mkdir(parents=True)
     names = LINES[0].split(",")
     order = [3, 0, 1, 2, 4, 5, 6]  # columns in another order
 
-    def moved(line):
+    def reorder(line):
         return ",".join(line.split(",")[k] for k in order)
 
     first = write(folder / "1.csv", LINES[:3])
-    second = write(folder / "deep" / "2.csv", [moved(line) for line in (LINES[0], *LINES[3:])])
+    second = write(folder / "deep" / "2.csv", [reorder(line) for line in (LINES[0], *LINES[3:])])
     (folder / "notes.txt").write_text("not a table")
     write(folder / ".hidden.csv", ["nothing", "1"])
     whole = read_table(one, **READ, ignore=["id"])
@@ -113,10 +115,10 @@ def test_several_files_and_a_folder_of_them_are_one_table(tmp_path):
         parts = read_table(paths, **READ, ignore=["id"])
         np.testing.assert_array_equal(parts.x, whole.x)
         np.testing.assert_array_equal(parts.y, whole.y)
-    assert moved(LINES[0]) != ",".join(names)
+    assert reorder(LINES[0]) != ",".join(names)
 
 
-def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
+def test_the_size_of_parts_does_not_change_the_table(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     lines = ["n,c,y,err", *(f"{rng.normal()},{'abc'[k % 3]},{k},{1 + k % 2}" for k in range(53))]
     path = write(tmp_path / "a.csv", lines)
@@ -134,13 +136,13 @@ def test_a_table_is_the_same_in_parts_of_any_size(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_amyloid_table_as_a_file_is_the_shipped_dataset():
-    shipped = files.Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
-    data = read_table(shipped, target="y", target_std="dy", features=["x"])
+def test_the_amyloid_file_gives_the_included_dataset():
+    included = files.Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
+    data = read_table(included, target="y", target_std="dy", features=["x"])
     known = biv.datasets.load_amyloid()
     np.testing.assert_array_equal(data.y, known.y)
     np.testing.assert_allclose(data.variance, known.variance)
-    seen = known.x.any(axis=0)  # letters that never stand in a place have no column here
+    seen = known.x.any(axis=0)  # letters that never occur at a position have no column here
     letters = [f"x[{name[:-1]}]={name[-1]}" for name in np.array(known.feature_names)[seen]]
     order = [data.feature_names.index(name) for name in letters]
     np.testing.assert_array_equal(data.x[:, order], known.x[:, seen])
@@ -160,9 +162,9 @@ def test_error_bars_as_variances_and_intervals(tmp_path):
     np.testing.assert_allclose(half[0], (1.96 / 0.6744898) ** 2, rtol=1e-6)
 
 
-def test_rows_without_a_label_are_left_out_and_said(tmp_path):
+def test_rows_without_a_label_are_left_out_with_a_warning(tmp_path):
     path = write(tmp_path / "a.csv", ["x,y,s", "1,,1", "2,5,2", "3,NA,3", "4,6,4"])
-    with pytest.warns(UserWarning, match="2 rows have no 'y' and were left out"):
+    with pytest.warns(UserWarning, match="left out 2 rows without a label in column 'y'"):
         data = read_table(path, target="y", target_std="s")
     assert data.x.ravel().tolist() == [2, 4]
     assert data.variance.tolist() == [4, 16]
@@ -170,7 +172,7 @@ def test_rows_without_a_label_are_left_out_and_said(tmp_path):
     assert [table.where(k) for k in range(2)] == [f"{path}, row 2", f"{path}, row 4"]
 
 
-def test_a_row_is_found_again_in_its_file(tmp_path):
+def test_where_names_the_file_and_row_of_a_label(tmp_path):
     first = write(tmp_path / "1.csv", ["x,y", "1,1", "2,", "3,3"])
     second = write(tmp_path / "2.csv", ["x,y", "4,", "5,5"])
     table = LabelledTable.read([first, second], Target("y"))
@@ -185,14 +187,14 @@ def test_unicode_names_and_quoted_cells(tmp_path):
     assert data.feature_names == ("größe", 'a, "b"=x', 'a, "b"=x, y')
 
 
-def test_numbers_that_are_names(tmp_path):
+def test_numeric_columns_can_be_categories(tmp_path):
     path = write(tmp_path / "a.csv", ["post,y", "01,1", "1,2", "01,3"])
     assert read_table(path, target="y").feature_names == ("post",)
     data = read_table(path, target="y", categories=["post"])
     assert data.feature_names == ("post=01", "post=1")
 
 
-def test_identifiers_are_left_out_and_said(tmp_path):
+def test_identifiers_are_left_out_with_a_warning(tmp_path):
     lines = ["id,x,empty,y", *(f"row {k},{k},,{k}" for k in range(150))]
     with pytest.warns(UserWarning, match="left out") as warned:
         data = read_table(write(tmp_path / "a.csv", lines), target="y")
@@ -209,7 +211,7 @@ INCHIKEY = "ABCDEFGHIJKLMN-OPQRSTUVWX-Y"
 
 
 def with_texts(path, rows=200):
-    """Identifiers, most of them missing in one column; a true category; sequences."""
+    """Write a table with two columns of identifiers, a category and a column of sequences."""
     rng = np.random.default_rng(0)
 
     def letters(alphabet, length):
@@ -228,7 +230,7 @@ def kinds(table):
 
 
 def test_text_that_is_distinct_in_the_filled_cells_is_left_out(tmp_path):
-    """Whether it looks like a sequence, as an InChIKey does, or most cells are empty."""
+    """It may look like a sequence, as an InChIKey does, and most cells may be empty."""
     path = with_texts(tmp_path / "a.csv")
     table = LabelledTable.read(path, Target("y"))
     assert kinds(table) == {"town": "category", "x": "number"}
@@ -240,7 +242,7 @@ def test_text_that_is_distinct_in_the_filled_cells_is_left_out(tmp_path):
     assert table.schema.identifiers == ["key", "name", "dna"]
 
 
-def test_a_column_is_kept_by_keep_and_by_naming_it(tmp_path):
+def test_a_column_is_kept_by_keep_or_by_naming_it(tmp_path):
     path = with_texts(tmp_path / "a.csv")
     kept = LabelledTable.read(path, Target("y"), keep=["dna", "name"])
     assert kinds(kept) == {
@@ -253,7 +255,7 @@ def test_a_column_is_kept_by_keep_and_by_naming_it(tmp_path):
     assert kinds(as_categories)["key"] == "category"
 
 
-def test_sequences_that_occur_more_than_once_are_learned_from(tmp_path):
+def test_sequences_of_which_some_repeat_are_features(tmp_path):
     rng = np.random.default_rng(0)
     dna = ["".join(rng.choice(list("ACGT"), 8)) for _ in range(180)]
     lines = ["dna,y", *(f"{dna[k % 180]},{k}" for k in range(200))]  # 90% are distinct
@@ -262,10 +264,10 @@ def test_sequences_that_occur_more_than_once_are_learned_from(tmp_path):
     }
 
 
-def test_identifiers_of_a_long_table_are_judged_by_the_texts_that_were_counted(
+def test_identifiers_of_a_long_table_are_recognised_by_the_texts_that_were_counted(
     tmp_path, monkeypatch
 ):
-    """Beyond a number of texts none is counted: more cells do not make texts rarer."""
+    """Counting stops at a number of texts, and later cells do not change the fraction."""
     monkeypatch.setattr("biv.tables.schema.COUNTED", 120)
     monkeypatch.setattr("biv.tables.files.ROWS", 50)
     path = tmp_path / "a.parquet"
@@ -277,14 +279,14 @@ def test_identifiers_of_a_long_table_are_judged_by_the_texts_that_were_counted(
     assert table.schema.ignored == {"dna": reason}
 
 
-def test_few_cells_make_no_identifier(tmp_path):
+def test_a_column_of_few_cells_is_not_an_identifier(tmp_path):
     lines = ["a,b,y", *(f"{f'a {k}' if k < 19 else ''},b {k},{k}" for k in range(20))]
     table = LabelledTable.read(write(tmp_path / "a.csv", lines), Target("y"))
     assert kinds(table) == {"a": "category"}
     assert table.schema.identifiers == ["b"]
 
 
-def test_where_only_an_identifier_is_left_the_error_says_how_to_keep_it(tmp_path):
+def test_the_error_explains_how_to_keep_the_only_column(tmp_path):
     path = with_texts(tmp_path / "a.csv")
     with pytest.raises(
         ValueError,
@@ -294,25 +296,29 @@ def test_where_only_an_identifier_is_left_the_error_says_how_to_keep_it(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("settings", "message"),
     [
         ({"keep": ["y"]}, "'y' cannot be kept: it is the label"),
-        ({"keep": ["key"], "ignore": ["key"]}, "'key' cannot be kept: it is to be left out too"),
+        (
+            {"keep": ["key"], "ignore": ["key"]},
+            "'key' cannot be kept: it is among the columns to ignore too",
+        ),
         ({"keep": ["key"], "features": ["x"]}, "'key' cannot be kept: it is not among the feat"),
         ({"keep": ["kee"]}, "must have a column 'kee'; did you mean 'key'"),
     ],
 )
-def test_what_cannot_be_kept(tmp_path, how, says):
-    with pytest.raises(ValueError, match=says):
-        read_table(with_texts(tmp_path / "a.csv"), target="y", **how)
+def test_columns_that_cannot_be_kept(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        read_table(with_texts(tmp_path / "a.csv"), target="y", **settings)
 
 
-def test_codes_of_many_letters_are_no_sequences(tmp_path):
-    """Of equal length, as sequences are, but over both cases of the alphabet."""
+def test_codes_over_many_letters_are_not_sequences(tmp_path):
+    """The codes have equal lengths, as sequences do, but use lower and upper case."""
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM"))
     few, many = (
-        ["".join(rng.choice(own, 8)) for _ in range(200)] for own in (letters[:20], letters)
+        ["".join(rng.choice(alphabet, 8)) for _ in range(200)]
+        for alphabet in (letters[:20], letters)
     )
     lines = [
         "few,many,y",
@@ -326,20 +332,20 @@ def test_codes_of_many_letters_are_no_sequences(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_columns_come_in_the_order_they_are_asked_for(tmp_path, name):
+def test_columns_have_the_requested_order(tmp_path, name):
     frame = pd.DataFrame({"x": [1.0], "y": [2.0], "z": [3.0]})
     path = tmp_path / name
     frame.to_csv(path, index=False) if name == "a.csv" else frame.to_parquet(path)
     assert next(Files(path).parts(["z", "x"])).cells.schema.names == ["z", "x"]
 
 
-def test_an_index_column_without_a_name_is_no_feature(tmp_path):
+def test_an_index_column_without_a_name_is_not_a_feature(tmp_path):
     path = tmp_path / "a.csv"
     pd.DataFrame({"x": [5.0, 6.0], "y": [1.0, 2.0]}).to_csv(path)
     assert read_table(path, target="y").feature_names == ("x",)
 
 
-def test_the_meaning_of_columns_goes_through_json(tmp_path):
+def test_a_schema_survives_json(tmp_path):
     import json
 
     table = LabelledTable.read(write(tmp_path / "a.csv"), Target("y", std="err"))
@@ -407,7 +413,7 @@ def test_hours(tmp_path):
         (["x,y", "1,2", "1,abc"], {"target": "y"}, "a.csv, row 2, column 'y' must be a number; got 'abc'"),
         (["x,y", "1,inf"], {"target": "y"}, "a.csv, row 1, column 'y' must be finite; got 'inf'"),
         (["x,y", "1,2", "inf,2"], {"target": "y"}, "row 2, column 'x' must be finite; got 'inf'"),
-        (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be 0 or more, as an error bar is; got '-3'"),
+        (["x,y,s", "1,2,1", "1,2,-3"], {"target": "y", "target_std": "s"}, "a.csv, row 2, column 's' must be non-negative, because it is an error bar; got '-3'"),
         (["x,y,s", "1,2,1", "1,2,x"], {"target": "y", "target_var": "s"}, "row 2, column 's' must be a number; got 'x'"),
         (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a', the lower end of the interval; got '2'"),
         (["x,y,a,b", "1,2,-inf,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'a' must be finite"),
@@ -420,23 +426,23 @@ def test_hours(tmp_path):
         (["y", "1"], {"target": "y"}, "must have a column to learn from; got none"),
         (["x,x", "1,2"], {"target": "y"}, "must name each column once; got 'x' twice"),
         ([""], {"target": "y"}, "must begin with the names of its columns; got none"),
-        (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one for each column; got 3"),
-        (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one for each column; got 1"),
-        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all others are (or categories=['x']); got '1;5'"),
+        (["x,y", "1,2", "1,2,3"], {"target": "y"}, "row 2 must have 2 cells, one per column; got 3"),
+        (["x,y", "1,2", "1"], {"target": "y"}, "row 2 must have 2 cells, one per column; got 1"),
+        (["x,y", *["1,2"] * 150, "1;5,2"], {"target": "y"}, "row 151, column 'x' must be a number, as nearly all other cells are (categories=['x'] allows text); got '1;5'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(tmp_path, lines, options, message):
+def test_errors_name_the_file_the_row_and_the_column(tmp_path, lines, options, message):
     path = write(tmp_path / "a.csv", lines)
     with pytest.raises(ValueError, match=re.escape(message)):
         read_table(path, **options)
 
 
-def test_files_that_are_none(tmp_path):
+def test_files_that_cannot_be_read(tmp_path):
     write(tmp_path / "date.csv")
-    with pytest.raises(FileNotFoundError, match="data.csv is not there; did you mean .*date.csv"):
+    with pytest.raises(FileNotFoundError, match="data.csv does not exist; did you mean .*date.csv"):
         read_table(tmp_path / "data.csv", **READ)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty must hold tables .*; got none"):
+    with pytest.raises(ValueError, match="empty must contain tables .*; got none"):
         read_table(tmp_path / "empty", **READ)
     (tmp_path / "a.xlsx").touch()
     with pytest.raises(ValueError, match="must end in one of"):
@@ -478,10 +484,10 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, name, chang
         LabelledTable.read(path, Target("y"), after_part=disturb)
 
 
-def test_a_cell_that_does_not_mean_what_its_column_does(tmp_path):
+def test_a_cell_that_is_invalid_for_its_column(tmp_path):
     path = write(tmp_path / "a.csv", ["a,b,c,d", "maybe,yesterday,ACGTT,1"])
     part = next(Files(path).parts())
-    for column, wanted in [
+    for column, message in [
         (Column("a", "truth"), "row 1, column 'a' must be true or false; got 'maybe'"),
         (
             Column("b", "date"),
@@ -489,14 +495,14 @@ def test_a_cell_that_does_not_mean_what_its_column_does(tmp_path):
         ),
         (
             Column("c", "sequence", length=4),
-            "row 1, column 'c' must be of 4 letters, as in training; got 'ACGTT'",
+            "row 1, column 'c' must be a text of 4 letters, as in training; got 'ACGTT'",
         ),
     ]:
-        with pytest.raises(ValueError, match=re.escape(wanted)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             column(part)
 
 
-def test_a_part_whose_cells_are_all_missing_keeps_its_kind(tmp_path):
+def test_columns_of_missing_cells_keep_their_kind(tmp_path):
     path = write(tmp_path / "a.csv", ["a,b,c,d,e", ",,,,1"])
     part = next(Files(path).parts())
     kinds = ["truth", "date", "category", "number"]
@@ -506,14 +512,18 @@ def test_a_part_whose_cells_are_all_missing_keeps_its_kind(tmp_path):
     assert [dtype.kind for dtype in frame.dtypes] == ["f", "f", "f", "f", "O", "f"]
 
 
-def test_without_pandas_it_says_what_to_install(tmp_path, monkeypatch):
+def test_without_pandas_the_error_names_what_to_install(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ValueError, match="tables need pandas: pip install pandas, or biv"):
+    with pytest.raises(
+        ValueError, match="reading tables requires pandas: pip install pandas, or biv"
+    ):
         read_table(write(tmp_path / "a.csv"), **READ)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ValueError, match="tables need pyarrow: pip install pyarrow, or biv"):
+    with pytest.raises(
+        ValueError, match="reading tables requires pyarrow: pip install pyarrow, or biv"
+    ):
         read_table(write(tmp_path / "a.csv"), **READ)
 
 
@@ -528,21 +538,21 @@ def test_headers_of_every_kind(tmp_path):
     assert read_table(tmp_path / "B.CSV.GZ", target="y").y.tolist() == [2]
 
 
-def test_numbers_that_are_not_there_in_parquet(tmp_path):
-    """NaN as NumPy writes it, and null."""
+def test_missing_numbers_in_parquet(tmp_path):
+    """A missing number is NaN, as NumPy writes it, or null."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = {"x": [1.0, np.nan, None], "y": [1.0, 2.0, np.nan], "s": [np.nan, 1.0, 1.0]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    with pytest.warns(UserWarning, match="1 rows have no 'y'"):
+    with pytest.warns(UserWarning, match="left out 1 row without a label in column 'y'"):
         data = read_table(tmp_path / "a.parquet", **{**READ, "target_std": "s"})
     assert data.x.tolist() == [[1.0, 0.0], [1.0, 1.0]]
     np.testing.assert_array_equal(data.variance, [np.nan, 1.0])
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_dates_at_the_end_of_time(tmp_path, name):
+def test_the_first_and_the_last_date_that_python_knows(tmp_path, name):
     frame = pd.DataFrame({"t": ["0001-01-01", "2024-01-01", "9999-12-31"], "y": [1.0, 2.0, 3.0]})
     if name == "a.csv":
         frame.to_csv(tmp_path / name, index=False)
@@ -553,7 +563,7 @@ def test_dates_at_the_end_of_time(tmp_path, name):
     assert days.tolist() == [-719162, 19723, 2932896]
 
 
-def test_a_slip_in_a_short_column_is_an_error_too(tmp_path):
+def test_a_typing_error_in_a_short_column_is_an_error_too(tmp_path):
     lines = ["x,y", *(f"{k},{k}" for k in range(20)), "1O,3"]
     with pytest.raises(ValueError, match="row 21, column 'x' must be a number, .*; got '1O'"):
         read_table(write(tmp_path / "a.csv", lines), target="y")
@@ -566,7 +576,7 @@ def test_no_row_is_read_twice(tmp_path):
         (tmp_path / "data" / hidden).mkdir()
         write(tmp_path / "data" / hidden / "a.csv")
     assert len(read_table(tmp_path / "data", **READ)) == 4
-    with pytest.raises(ValueError, match="a.csv must be named once; got it twice"):
+    with pytest.raises(ValueError, match="a.csv must be given once; got it twice"):
         read_table([path, tmp_path / "data"], **READ)
 
 
@@ -576,14 +586,14 @@ def test_a_missing_cell_of_a_table_with_one_column(tmp_path):
     np.testing.assert_array_equal(part.numbers("a"), [1, np.nan, 3])
 
 
-def test_features_of_one_name(tmp_path):
+def test_two_features_of_one_name_are_refused(tmp_path):
     path = write(tmp_path / "a.csv", ["d,d: day of the week,y", "2024-01-01,5,1", "2024-01-02,6,2"])
     with pytest.raises(ValueError, match="two columns give a feature 'd: day of the week'"):
         read_table(path, target="y")
     assert read_table(path, target="y", features=["d", "d"]).x.shape == (2, 3)
 
 
-def test_lists_are_no_category(tmp_path):
+def test_lists_are_not_categories(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -604,11 +614,11 @@ def test_a_damaged_archive(tmp_path):
 
 
 def intervals(path, *, distances=False, outside=0, rows=200, signs=(-1, 1), centre=3.0, size=1.0):
-    """Labels with the ends of their intervals, or with distances from them."""
+    """Write labels with the ends of their intervals, or with distances from the labels."""
     rng = np.random.default_rng(0)
     y = centre + rng.normal(size=rows)
     minus, plus = size * rng.uniform(0.1, 0.5, (2, rows))
-    shift = np.where(np.arange(rows) < outside, 5.0, 0.0)  # of intervals beyond their labels
+    shift = np.where(np.arange(rows) < outside, 5.0, 0.0)  # moves intervals away from their labels
     base = 0 * y if distances else y + shift
     frame = pd.DataFrame({"x": rng.normal(size=rows), "y": y})
     frame["a"], frame["b"] = base + signs[0] * minus, base + signs[1] * plus
@@ -617,63 +627,66 @@ def intervals(path, *, distances=False, outside=0, rows=200, signs=(-1, 1), cent
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
         {},
         {"outside": 20},  # 10%
-        {"centre": 0.0},  # about 0, as distances are
+        {"centre": 0.0},  # intervals around 0, as distances are
         {"centre": 0.0, "size": 20.0, "outside": 10},
         {"distances": True, "rows": 19},
     ],
 )
-def test_intervals_hold_nearly_all_labels(tmp_path, how):
-    path = intervals(tmp_path / "a.csv", **how)
+def test_intervals_that_contain_nearly_all_labels_are_accepted(tmp_path, options):
+    path = intervals(tmp_path / "a.csv", **options)
     data = read_table(path, target="y", target_interval=("a", "b"))
-    assert len(data) == how.get("rows", 200)
+    assert len(data) == options.get("rows", 200)
 
 
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("options", "message"),
     [
-        ({"outside": 21}, "hold the labels; 21 of 200 labels 'y' lie outside. If they are dist"),
+        (
+            {"outside": 21},
+            "contain the labels; 21 of 200 labels 'y' lie outside. If the columns are",
+        ),
         ({"distances": True}, "they look like − and [+] errors, on both sides of 0, and 200 of 20"),
         ({"distances": True, "centre": 0.0}, "they look like − and [+] errors"),
         ({"distances": True, "signs": (0.1, 1)}, "200 of 200 labels 'y' lie outside"),
     ],
 )
-def test_distances_from_the_label_are_no_intervals(tmp_path, how, says):
-    path = intervals(tmp_path / "a.csv", **how)
-    with pytest.raises(ValueError, match=says) as raised:
+def test_distances_from_the_label_are_refused_as_intervals(tmp_path, options, message):
+    path = intervals(tmp_path / "a.csv", **options)
+    with pytest.raises(ValueError, match=message) as raised:
         read_table(path, target="y", target_interval=("a", "b"))
-    assert "add columns with the ends" in str(raised.value)
+    assert "add two columns to the table" in str(raised.value)
     assert "biv.labels.asymmetric" in str(raised.value)
 
 
-def test_distances_that_are_mirror_images_are_told_though_they_hold_all_labels(tmp_path):
+def test_symmetric_distances_are_refused_even_if_they_contain_all_labels(tmp_path):
     rng = np.random.default_rng(0)
     error = rng.uniform(5, 9, 50)
     frame = pd.DataFrame({"x": 1.0, "y": rng.normal(size=50), "a": -error, "b": error})
     frame.to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(ValueError, match="they look like − and [+] errors, .* and 0 of 50"):
         read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
-    frame["y"] = 0.0  # of which they are the ends
+    frame["y"] = 0.0  # then they are the ends of intervals
     frame.to_csv(tmp_path / "a.csv", index=False)
     read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
 
 
-def test_distances_of_two_sizes_are_told_though_they_hold_all_labels(tmp_path):
+def test_asymmetric_distances_are_refused_even_if_they_contain_all_labels(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": 1.0, "y": 0.1 * rng.normal(size=50)})
     frame["a"], frame["b"] = -rng.uniform(0.3, 0.5, 50), rng.uniform(0.3, 0.6, 50)
     frame.to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(ValueError, match="they look like − and [+] errors, .* and 0 of 50"):
         read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
-    frame[["a", "b"]] = frame[["a", "b"]].add(frame["y"], axis=0)  # the ends, as they should be
+    frame[["a", "b"]] = frame[["a", "b"]].add(frame["y"], axis=0)  # now the ends
     frame.to_csv(tmp_path / "a.csv", index=False)
     read_table(tmp_path / "a.csv", target="y", target_interval=("a", "b"))
 
 
-def test_a_label_that_was_rounded_beyond_its_interval_is_inside(tmp_path):
+def test_a_label_rounded_beyond_its_interval_counts_as_inside(tmp_path):
     y = np.random.default_rng(0).normal(size=50)
     frame = pd.DataFrame({"x": 1.0, "y": y.astype(np.float32), "a": y, "b": y})
     frame.to_parquet(tmp_path / "a.parquet")

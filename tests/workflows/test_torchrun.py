@@ -136,9 +136,7 @@ def test_a_fault_that_one_rank_finds_stops_all_and_is_said_once(tmp_path):
     write(tmp_path / "parts" / "a.parquet", columns)
     _, said, code = run(2, tmp_path / "parts", tmp_path / "model")
     assert code != 0
-    wanted = (
-        "biv: .*a.parquet, row 731, column 'v' must be 0 or more, as an error bar is; got '-1.0'"
-    )
+    wanted = "biv: .*a.parquet, row 731, column 'v' must be non-negative, because it is an error bar; got '-1.0'"
     assert len(re.findall(wanted, said)) == 2  # at the start, and after torchrun's one restart
     assert not (tmp_path / "model").exists()
 
@@ -425,7 +423,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     assert "900 rows in 5 row groups; 3 columns to learn from." in told.out
     assert "R² to the true labels" in told.out
     for said in (
-        "100 rows have no 'y' and were left out",
+        "left out 100 rows without a label in column 'y'",
         "the variance of 1 labels is unknown, and was taken to be ",
         "column 'name' was left out: 900 distinct texts in 900 filled cells, as identifiers have "
         "(--keep name keeps it)",
@@ -450,7 +448,10 @@ def refused(table, tmp_path, capsys, *options):
     ("options", "said"),
     [
         (["--target-var", "vv"], "must have a column 'vv'; did you mean 'v'"),
-        (["--shards", "99"], "17 row groups can be dealt to 1 to 17 shards; got 99"),
+        (
+            ["--shards", "99"],
+            "the number of shards must be between 1 and 17, the number of row groups; got 99",
+        ),
         (["--members", "4"], "--members must be 1 of a stream; got 4"),
         (["--calibrate-variance"], "--calibrate-variance is not for a stream"),
         (["--patience", "0"], "--patience must be an integer >= 1; got 0"),

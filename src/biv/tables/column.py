@@ -1,4 +1,4 @@
-"""What the cells of one column mean, and the features that it becomes."""
+"""The meaning of a column's cells, and the features that it becomes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy as np
 from biv.tables.part import Part, require_arrow, require_pandas
 
 TRUTHS = {"true": 1.0, "false": 0.0}
-
-
-MAX_LETTERS = 1000
-
-
-DAY = 86_400.0
-
+MAX_LETTERS = 1000  # in a sequence
+DAY = 86_400.0  # seconds
 
 Kind = Literal["number", "truth", "category", "date", "sequence"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """What the cells of a column mean, and what becomes of them.
+    """Rule that turns a column of a file into features.
 
-    Attributes:
-        name: As in the files.
-        kind: "number"; "truth" (true and false, as 1 and 0); "category"; "date" (ISO 8601: the day,
-            the day of the year, the day of the week, and the hour if there are any); "sequence"
-            (texts of equal length over few letters: a category for each position). A text column
-            of which at least 95% of 20 or more filled cells are distinct is left out.
-        length: Of a sequence.
-        hours: Whether a date has a time of day.
+    Attributes
+    ----------
+    name : str
+        Name of the column in the files.
+    kind : {"number", "truth", "category", "date", "sequence"}
+        Meaning of the cells. "truth" is true or false and becomes 1 or 0. "date" is a date in ISO
+        8601 and becomes the day, the day of the year, the day of the week and, if `hours`, the
+        hour. "sequence" is text of equal length over few letters and becomes a category per
+        position.
+    length : int, default=0
+        Number of letters of a sequence; 0 for other kinds.
+    hours : bool, default=False
+        Whether the dates have a time of day.
     """
 
     name: str
@@ -49,26 +49,38 @@ class Column:
             )
 
     def __call__(self, part: Part) -> dict[str, Any]:
-        """The columns that it becomes, by name: float64, or pandas' strings.
+        """Return the features of a part of the table.
 
-        Raises:
-            ValueError: A cell does not mean what the column does.
+        Parameters
+        ----------
+        part : Part
+            Rows of the table.
+
+        Returns
+        -------
+        dict of str to array
+            Features by name: float64, or pandas strings for categories.
+
+        Raises
+        ------
+        ValueError
+            If a cell is invalid for the kind of the column.
         """
         return dict(zip(self.features, getattr(self, f"_{self.kind}")(part), strict=True))
 
     @property
     def features(self) -> list[str]:
-        """Return the names of the columns that it becomes."""
-        ends = [""]
+        """Return the names of the features."""
+        suffixes = [""]
         if self.kind == "date":
-            ends += [": day of the year", ": day of the week", ": hour"][: 2 + self.hours]
+            suffixes += [": day of the year", ": day of the week", ": hour"][: 2 + self.hours]
         elif self.kind == "sequence":
-            ends = [f"[{place + 1}]" for place in range(self.length)]
-        return [f"{self.name}{end}" for end in ends]
+            suffixes = [f"[{position + 1}]" for position in range(self.length)]
+        return [f"{self.name}{suffix}" for suffix in suffixes]
 
     @property
     def holds_text(self) -> bool:
-        """Return whether these are categories."""
+        """Return whether the features are categories."""
         return self.kind in ("category", "sequence")
 
     def _number(self, part: Part) -> Iterator[Any]:
@@ -78,8 +90,8 @@ class Column:
 
     def _truth(self, part: Part) -> Iterator[Any]:
         known = part.known(self.name)
-        told = part.text(self.name)
-        values = np.array([np.nan if t is None else TRUTHS.get(t.lower(), np.nan) for t in told])
+        texts = part.text(self.name)
+        values = np.array([np.nan if t is None else TRUTHS.get(t.lower(), np.nan) for t in texts])
         part.refuse(self.name, known & np.isnan(values), "true or false")
         yield values
 
@@ -87,26 +99,26 @@ class Column:
         yield _text(part.text(self.name))
 
     def _date(self, part: Part) -> Iterator[Any]:
-        moment = parse_dates(part, self.name)
-        gone = moment.isna().to_numpy()
-        part.refuse(self.name, gone & part.known(self.name), "a date, as in 2024-12-31")
-        # Not by nanoseconds, which end in 2262: 9999-12-31 is a date that tables have.
-        whole = moment.dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.float64)
-        seconds = np.where(gone, np.nan, whole / 1000)
+        dates = parse_dates(part, self.name)
+        missing = dates.isna().to_numpy()
+        part.refuse(self.name, missing & part.known(self.name), "a date, as in 2024-12-31")
+        # In milliseconds: nanoseconds end in the year 2262, and tables contain 9999-12-31.
+        stamps = dates.dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.float64)
+        seconds = np.where(missing, np.nan, stamps / 1000)
         yield seconds / DAY
-        yield moment.dt.day_of_year.to_numpy(dtype=np.float64)
-        yield moment.dt.day_of_week.to_numpy(dtype=np.float64)
+        yield dates.dt.day_of_year.to_numpy(dtype=np.float64)
+        yield dates.dt.day_of_week.to_numpy(dtype=np.float64)
         if self.hours:
             yield seconds % DAY / 3600
 
     def _sequence(self, part: Part) -> Iterator[Any]:
-        told = part.text(self.name)
-        odd = np.array([t is not None and len(t) != self.length for t in told])
-        part.refuse(self.name, odd, f"of {self.length} letters, as in training")
-        gone = [None] * self.length
-        letters = np.array([gone if t is None else list(t) for t in told], dtype=object)
-        for place in range(self.length):
-            yield _text(letters[:, place])
+        texts = part.text(self.name)
+        wrong = np.array([t is not None and len(t) != self.length for t in texts])
+        part.refuse(self.name, wrong, f"a text of {self.length} letters, as in training")
+        missing = [None] * self.length
+        letters = np.array([missing if t is None else list(t) for t in texts], dtype=object)
+        for position in range(self.length):
+            yield _text(letters[:, position])
 
 
 def _text(values: Any) -> Any:
@@ -114,14 +126,17 @@ def _text(values: Any) -> Any:
 
 
 def parse_dates(part: Part, name: str) -> Any:
-    """Dates as a pandas series of moments, without a zone in UTC; NaT where a cell is none."""
+    """Return dates as a pandas series in UTC, with NaT where a cell is not a date.
+
+    Dates without a time zone are taken as UTC.
+    """
     pandas, column = require_pandas(), part.cells.column(name)
     cells = column.to_pandas() if kind_of_type(column) == "date" else pandas.Series(part.text(name))
     return pandas.to_datetime(cells, format="ISO8601", utc=True, errors="coerce")
 
 
 def kind_of_type(column: Any) -> str | None:
-    """Of an Arrow array or field with a type that says it; None of text and all others."""
+    """Return the kind that the type of an Arrow array or field implies; None for other types."""
     types = require_arrow().types
     if types.is_boolean(column.type):
         return "truth"

@@ -1,4 +1,4 @@
-"""The frozen type that every data set comes in."""
+"""The type of every data set: features, labels and their variances."""
 
 from __future__ import annotations
 
@@ -11,20 +11,37 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows of features and labels, in raw units; the arrays are read-only.
+    """Immutable rows of features, labels and variances, in the units of their source.
 
-    Attributes:
-        x: Features, (N, D); of images, bytes, (N, channels, height, width).
-        y: Labels, (N,).
-        variance: σ² of each label, (N,), in squared label units; None if the labels are clean.
-        feature_names: One a column of `x`, or a channel.
-        source: Where the data come from, and whom to cite.
-        licence: What may be done with them.
+    The arrays are read-only views. `len(data)` is the number of rows.
 
-    Example:
-        >>> data = Dataset(np.zeros((3, 2)), np.zeros(3), np.ones(3), ("a", "b"), "a sketch", "CC0")
-        >>> data
-        Dataset(3 rows, 2 features, labels with variances; a sketch)
+    Parameters
+    ----------
+    x : ndarray of shape (N, D), or (N, channels, height, width) for images
+        Features. Images are bytes.
+    y : ndarray of shape (N,)
+        Labels.
+    variance : ndarray of shape (N,) or None
+        Variance σ² of each label's noise, in squared label units; None if there are no error bars.
+    feature_names : tuple of str
+        One name per column of `x`, or per channel for images.
+    source : str
+        Where the data come from and what to cite.
+    licence : str
+        Licence of the data.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match.
+
+    Examples
+    --------
+    >>> data = Dataset(np.zeros((3, 2)), np.zeros(3), np.ones(3), ("a", "b"), "a sketch", "CC0")
+    >>> data
+    Dataset(3 rows, 2 features, labels with variances; a sketch)
+    >>> data.variance
+    array([1., 1., 1.])
     """
 
     x: npt.NDArray[Any]
@@ -37,7 +54,9 @@ class Dataset:
     def __post_init__(self) -> None:
         n, d = self.x.shape[:2]
         if self.y.shape != (n,):
-            raise ValueError(f"y must have shape ({n},), one label a row of x; got {self.y.shape}")
+            raise ValueError(
+                f"y must have shape ({n},), one label per row of x; got {self.y.shape}"
+            )
         if self.variance is not None and self.variance.shape != (n,):
             raise ValueError(f"variance must have shape ({n},); got {self.variance.shape}")
         if len(self.feature_names) != d:

@@ -1,4 +1,4 @@
-"""Files that hold a table, CSV or Parquet, read a part at a time; errors name the cell."""
+"""CSV and Parquet files that hold a table and are read part by part."""
 
 from __future__ import annotations
 
@@ -14,47 +14,55 @@ from typing import Any
 from biv._utils.messages import message_of, shortened
 from biv.tables.part import PARQUET, TEXT, Part, kind, require_arrow
 
-ROWS, BLOCK = 50_000, 1 << 24  # of a part: rows of Parquet, bytes of CSV
+ROWS, BLOCK = 50_000, 1 << 24  # size of a part: rows of Parquet, bytes of CSV
 SEPARATORS = ",;\t"
-NAMES_SHOWN = 10  # of columns, in an error
+NAMES_SHOWN = 10  # names of columns in an error
 
 
 class Files:
-    """One table in one or several files, all with the same columns.
+    """A table in one or several files that have the same columns.
 
-    The file is CSV (in UTF-8, with commas, semicolons or tabs, compressed by gzip or not) or
-    Parquet. Rows are counted from 1 in each file, the names of the columns not among them.
+    Files are CSV or Parquet. CSV is UTF-8 with commas, semicolons or tabs, and may be compressed
+    by gzip. Errors count the rows of each file from 1, without the row of column names.
 
-    Args:
-        paths: Files, and folders of them.
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files, and folders of files.
 
-    Attributes:
-        paths: Every file, those of a folder by name.
-        columns: Their names, as in the first file.
+    Attributes
+    ----------
+    paths : list of Path
+        All files; those of a folder are sorted by name.
+    columns : list of str
+        Names of the columns, in the order of the first file.
 
-    Raises:
-        ValueError: There is none, one cannot be read, or their columns differ.
-        FileNotFoundError: One is not there.
+    Raises
+    ------
+    ValueError
+        If there is no file, a file cannot be read, or the columns differ between files.
+    FileNotFoundError
+        If a file does not exist.
     """
 
     def __init__(self, paths: str | Path | Sequence[str | Path]) -> None:
         given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-        self.paths = [file for path in given for file in _found(Path(path))]
+        self.paths = [file for path in given for file in _list_files(Path(path))]
         if not self.paths:
-            raise ValueError("name a file or a folder with tables; got none")
+            raise ValueError("paths must name at least one file or folder with tables; got none")
         seen: set[Path] = set()
         for path in self.paths:
             if path.resolve() in seen:
-                raise ValueError(f"{path} must be named once; got it twice")
+                raise ValueError(f"{path} must be given once; got it twice")
             seen.add(path.resolve())
         self._states = [file_state(path) for path in self.paths]
         self._headers = [_header(path) for path in self.paths]
         self.columns = self._headers[0]
-        for path, others in zip(self.paths[1:], self._headers[1:], strict=True):
-            if odd := sorted(set(others) ^ set(self.columns)):
+        for path, header in zip(self.paths[1:], self._headers[1:], strict=True):
+            if different := sorted(set(header) ^ set(self.columns)):
                 raise ValueError(
                     f"{path} must have the columns of {self.paths[0]}; they differ in "
-                    f"{', '.join(map(shortened, odd[:NAMES_SHOWN]))}"
+                    f"{', '.join(map(shortened, different[:NAMES_SHOWN]))}"
                 )
 
     def __str__(self) -> str:
@@ -62,33 +70,37 @@ class Files:
         return f"{shown}, ... ({len(self.paths)} files)" if len(self.paths) > 3 else shown
 
     def schema(self) -> Any:
-        """The Arrow types of Parquet files, as wide as all of them need.
+        """Return the Arrow types of the columns of Parquet files, wide enough for all files.
 
-        Raises:
-            ValueError: A column has types that nothing is wide enough for.
+        Raises
+        ------
+        ValueError
+            If a column has types in two files that cannot be unified.
         """
         arrow = require_arrow()
-        found = None
+        schema = None
         for path in self.paths:
             fields = arrow.parquet.read_schema(path).remove_metadata()
-            own = arrow.schema([fields.field(name) for name in self.columns])
+            other = arrow.schema([fields.field(name) for name in self.columns])
             try:
-                found = (
-                    own
-                    if found is None
-                    else arrow.unify_schemas([found, own], promote_options="permissive")
+                schema = (
+                    other
+                    if schema is None
+                    else arrow.unify_schemas([schema, other], promote_options="permissive")
                 )
             except (ValueError, TypeError) as error:
                 raise ValueError(
-                    f"{path} must have the types of the files before it: {message_of(error)}"
+                    f"{path} must have the column types of the files before it: {message_of(error)}"
                 ) from error
-        return found
+        return schema
 
     def require_column(self, name: str) -> str:
-        """The name of a column, if there is such a column.
+        """Check that a column exists, and return its name.
 
-        Raises:
-            ValueError: There is none; the nearest name is suggested.
+        Raises
+        ------
+        ValueError
+            If there is no such column; the message suggests the most similar name.
         """
         if name not in self.columns:
             raise ValueError(
@@ -97,7 +109,7 @@ class Files:
         return name
 
     def _hint(self, name: str) -> str:
-        by_case = {own.casefold(): own for own in self.columns}
+        by_case = {column.casefold(): column for column in self.columns}
         near = difflib.get_close_matches(name.casefold(), by_case, n=1, cutoff=0.5)
         if near:
             return f"; did you mean {shortened(by_case[near[0]])}?"
@@ -109,18 +121,28 @@ class Files:
         columns: Sequence[str] | None = None,
         after_part: Callable[[int], object] = lambda _: None,
     ) -> Iterator[Part]:
-        """All rows, a part at a time.
+        """Iterate over all rows, part by part.
 
-        Args:
-            columns: Those that are wanted; None for all, in the order of the first file.
-            after_part: Is told how many rows a part had, once it has been used.
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Columns to read; None reads all, in the order of the first file.
+        after_part : callable, optional
+            Function called with the number of rows of each part, after the part has been used.
 
-        Raises:
-            ValueError: A file is not what it was when this object was made, or cannot be read.
+        Yields
+        ------
+        Part
+            Consecutive rows of one file.
+
+        Raises
+        ------
+        ValueError
+            If a file has changed since this object was created, or cannot be read.
         """
-        wanted = list(self.columns if columns is None else columns)
+        requested = list(self.columns if columns is None else columns)
         for path, header, before in zip(self.paths, self._headers, self._states, strict=True):
-            start, batches = 0, _batches(path, header, wanted)
+            start, batches = 0, _batches(path, header, requested)
             while True:
                 try:
                     cells = next(batches, None)
@@ -130,7 +152,9 @@ class Files:
                 if file_state(path) != before:
                     raise ValueError(f"{path} has changed while it was read") from error
                 if error is not None:
-                    raise ValueError(f"{path} cannot be read: {_said(error, start)}") from error
+                    raise ValueError(
+                        f"{path} cannot be read: {_error_text(error, start)}"
+                    ) from error
                 if cells is None:
                     break
                 if len(cells):
@@ -139,29 +163,32 @@ class Files:
                     after_part(len(cells))
 
 
-def _said(error: Exception, start: int) -> str:
-    """What Arrow says of a row, in our words and by our count.
+def _error_text(error: Exception, start: int) -> str:
+    """Return the message of an error of Arrow, with rows counted as in the other errors.
 
-    Args:
-        error: That Arrow has raised.
-        start: How many rows had been read.
+    Parameters
+    ----------
+    error : Exception
+        Error raised by Arrow.
+    start : int
+        Number of rows read before the error.
     """
     if "straddling object" in str(error):
         return (
-            f"one of the rows after row {start:,} is longer than {BLOCK:,} bytes: is a line break "
-            "or a closing quote missing?"
+            f"a row after row {start:,} is longer than {BLOCK:,} bytes; check for a missing line "
+            "break or closing quote"
         )
     if "UTF8" in str(error):
-        return "it must be text in UTF-8"
-    found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
-    if found is None:
+        return "it must be UTF-8 text"
+    match = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+    if match is None:
         return message_of(error)
-    row, wanted, count = map(int, found.groups())
-    return f"row {row - 1} must have {wanted} cells, one for each column; got {count}"
+    row, expected, count = map(int, match.groups())
+    return f"row {row - 1} must have {expected} cells, one per column; got {count}"
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """What changes when a file does; None once it is gone."""
+    """Return the size and modification time of a file; None if it does not exist."""
     try:
         state = path.stat()
     except OSError:
@@ -169,26 +196,29 @@ def file_state(path: Path) -> tuple[int, int] | None:
     return state.st_size, state.st_mtime_ns
 
 
-def _found(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
+    """Return the table files that a path names: the file itself, or those of a folder."""
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if kind(p) is not None and p.is_file())
-        inside = [  # and nothing of notebooks, version control or unfinished jobs
+        inside = [  # without hidden and temporary files of notebooks, version control and jobs
             p
             for p in inside
             if not any(n.startswith((".", "_")) for n in p.relative_to(path).parts)
         ]
         if not inside:
-            raise ValueError(f"{path} must hold tables ({', '.join((*TEXT, *PARQUET))}); got none")
+            raise ValueError(
+                f"{path} must contain tables ({', '.join((*TEXT, *PARQUET))}); got none"
+            )
         return inside
     if not path.is_file():
-        if path.exists():  # pipes, sockets and devices: a table is read twice
+        if path.exists():  # a pipe, socket or device cannot be read twice
             raise ValueError(f"{path} must be a regular file or a folder; got neither")
         if path.is_symlink():
-            raise FileNotFoundError(f"{path} is a symbolic link that leads to no file")
+            raise FileNotFoundError(f"{path} is a symbolic link to a file that does not exist")
         others = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, others, n=1)
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
-        raise FileNotFoundError(f"{path} is not there{hint}")
+        raise FileNotFoundError(f"{path} does not exist{hint}")
     if kind(path) is None:
         raise ValueError(f"{path} must end in one of {', '.join((*TEXT, *PARQUET))}")
     return [path]
@@ -215,35 +245,37 @@ def _header(path: Path) -> list[str]:
 
 
 def _lines(file: Any) -> Iterator[str]:
-    """The lines that the names of the columns may take, together no longer than a row.
+    """Yield lines for the column names, of at most the length of a part in total.
 
-    Raises:
-        ValueError: A line is longer.
+    Raises
+    ------
+    ValueError
+        If the lines are longer.
     """
-    left = BLOCK
-    while line := file.readline(left + 1):
-        left -= len(line)
-        if left < 0:
+    remaining = BLOCK
+    while line := file.readline(remaining + 1):
+        remaining -= len(line)
+        if remaining < 0:
             raise ValueError(
-                f"the names of its columns must take at most {BLOCK:,} characters: is a line break "
-                "or a closing quote missing?"
+                f"the column names must have at most {BLOCK:,} characters; check for a missing "
+                "line break or closing quote"
             )
         yield line
 
 
 def _open_text(path: Path) -> Any:
-    """A text file, compressed or not, without the mark that Windows begins with."""
+    """Open a text file, compressed or not, and skip a byte order mark."""
     opened: Any = gzip.open if is_compressed(path) else open
     return opened(path, "rt", encoding="utf-8-sig", newline="")
 
 
 def is_compressed(path: Path) -> bool:
-    """By gzip, as the name says."""
+    """Return whether a file is compressed by gzip, judged by its name."""
     return path.name.lower().endswith(".gz")
 
 
 def separator(path: Path) -> str:
-    """What stands between the names of the columns."""
+    """Return the character that separates the column names."""
     with _open_text(path) as file:
         lines, quotes = list[str](), 0
         for line in _lines(file):
@@ -260,18 +292,18 @@ def _batches(path: Path, header: list[str], columns: list[str]) -> Iterator[Any]
     if kind(path) is PARQUET:
         with arrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=ROWS, columns=columns):
-                yield batch.select(columns)  # a column 'a.b' brings a struct 'a' with a b along
+                yield batch.select(columns)  # reading 'a.b' also reads a struct 'a' with a field b
         return
     csv_ = arrow.csv
     stream = arrow.input_stream(path, compression="gzip" if is_compressed(path) else None)
     with csv_.open_csv(
         stream,
-        # One thread, which alone tells the row of an error.
+        # One thread: with several, Arrow's errors do not name the row.
         read_options=csv_.ReadOptions(use_threads=False, block_size=BLOCK),
         parse_options=csv_.ParseOptions(
             delimiter=separator(path),
             newlines_in_values=True,
-            ignore_empty_lines=len(header) > 1,  # of one column, such a line is a missing cell
+            ignore_empty_lines=len(header) > 1,  # with one column, an empty line is a missing cell
         ),
         convert_options=csv_.ConvertOptions(
             column_types=dict.fromkeys(header, arrow.string()),

@@ -1,4 +1,4 @@
-"""A table with labels and error bars, out of files and into memory."""
+"""Tables with labels and error bars that are read from files into memory."""
 
 from __future__ import annotations
 
@@ -26,19 +26,43 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
-    """A table in memory, ready to be learned from.
+    r"""A table in memory with N labelled rows, ready for training.
 
-    Attributes:
-        features: A pandas frame: numbers, and categories as text.
-        y: Labels, (N,).
-        variance: σ² of each, NaN where it is unknown; None if there are none.
-        weight: Importance of each row, or None.
-        rows: Which row of all files each is, from 0 on.
-        unlabelled: How many rows had no label, and were left out.
-        files: Where they are from, each with its number of rows.
-        schema: What the columns mean.
-        target: Which of them hold labels.
-        ends: Of the labels' intervals, (N, 2); None if error bars are given otherwise.
+    `len(table)` is N. :meth:`read` makes a table from files.
+
+    Attributes
+    ----------
+    features : pandas.DataFrame
+        Features: numbers, and categories as text.
+    y : ndarray of shape (N,)
+        Labels.
+    variance : ndarray of shape (N,) or None
+        Variance σ² of each label's noise, in squared label units. NaN is unknown; None means that
+        there are no error bars.
+    weight : ndarray of shape (N,) or None
+        Importance of each row.
+    rows : ndarray of int, shape (N,)
+        Position of each row among all rows of the files, from 0.
+    unlabelled : int
+        Number of rows that were left out because they have no label.
+    files : dict of Path to int
+        Number of rows of each file.
+    schema : Schema
+        Meaning of the columns.
+    target : Target
+        Columns of the label, its error bar and its weight.
+    ends : ndarray of shape (N, 2) or None, default=None
+        Ends of the labels' confidence intervals, in label units; None if the error bars are not
+        intervals.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+    >>> _ = path.write_text("size,y,err\n1,2.5,0.1\n2,,0.1\n3,4.5,0.3\n")
+    >>> table = LabelledTable.read(path, Target("y", std="err"))
+    >>> len(table), table.unlabelled, table.y.tolist(), table.variance.round(2).tolist()
+    (2, 1, [2.5, 4.5], [0.01, 0.09])
     """
 
     features: Any
@@ -56,18 +80,18 @@ class LabelledTable:
         return len(self.y)
 
     def where(self, *places: int) -> str:
-        """The files and the rows that rows of this table are from, for messages."""
-        found: dict[Path, list[str]] = {}
+        """Return the files and row numbers of some rows of this table, for messages."""
+        rows_of_file: dict[Path, list[str]] = {}
         for place in places:
             row = int(self.rows[place])
             for path, count in self.files.items():
                 if row < count:
-                    found.setdefault(path, []).append(str(row + 1))
+                    rows_of_file.setdefault(path, []).append(str(row + 1))
                     break
                 row -= count
         return "; ".join(
             f"{path}, row{'s' if len(rows) > 1 else ''} {', '.join(rows)}"
-            for path, rows in found.items()
+            for path, rows in rows_of_file.items()
         )
 
     @classmethod
@@ -82,35 +106,57 @@ class LabelledTable:
         categories: Sequence[str] = (),
         after_part: Callable[[int], object] = lambda _: None,
     ) -> LabelledTable:
-        r"""Read files twice: once to see what the columns mean, once for their values.
+        r"""Read a table from CSV or Parquet files.
 
-        Args:
-            paths: See :class:`biv.tables.files.Files`.
-            target: Where the labels are.
-            features: Columns to learn from; None for all that `target` does not name.
-            ignore: Columns to leave out.
-            keep: Columns to learn from even if they look like identifiers; those that `features`
-                names are kept anyway.
-            categories: Columns whose numbers are names.
-            after_part: Is told of so many rows read, each row twice.
+        The files are read twice: once to find the meaning of the columns, and once for the values.
 
-        Raises:
-            ValueError: A column is missing, a cell is not what it should be, or nothing is left.
+        Parameters
+        ----------
+        paths : path or sequence of paths
+            Files with the same columns, and folders of such files.
+        target : Target
+            Columns of the label, its error bar and its weight.
+        features : sequence of str, optional
+            Columns to learn from. By default all columns that `target` does not name; pass names
+            to select some.
+        ignore : sequence of str, default=()
+            Columns to leave out. Use it for columns that will be unknown in new rows.
+        keep : sequence of str, default=()
+            Columns to learn from even if they look like identifiers. Columns that `features` names
+            are kept in any case.
+        categories : sequence of str, default=()
+            Numeric columns to treat as categories. Use it for codes, such as post codes.
+        after_part : callable, optional
+            Function called with the number of rows of each part that has been read, for progress.
+            It counts every row twice.
 
-        Example:
-            >>> import tempfile
-            >>> path = Path(tempfile.mkdtemp()) / "data.csv"
-            >>> _ = path.write_text("size,y,err\n1,2.5,0.1\n2,,0.1\n3,4.5,0.3\n")
-            >>> table = LabelledTable.read(path, Target("y", std="err"))
-            >>> len(table), table.unlabelled, table.y.tolist(), table.variance.round(2).tolist()
-            (2, 1, [2.5, 4.5], [0.01, 0.09])
+        Returns
+        -------
+        LabelledTable
+            The rows that have a label.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, a cell is invalid, or no row or column is left.
+        FileNotFoundError
+            If a file does not exist.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+        >>> _ = path.write_text("x,day,y,v\n1,2024-03-01,5,4\n2,2024-03-02,6,1\n")
+        >>> table = LabelledTable.read(path, Target("y", variance="v"), ignore=["x"])
+        >>> list(table.features.columns), table.variance.tolist()
+        (['day', 'day: day of the year', 'day: day of the week'], [4.0, 1.0])
         """
         files = Files(paths)
         names = chosen_columns(files, target, features, ignore, keep, categories)
         kept = (*keep, *(features or ()))
         schema = Schema.guess(files, names, categories, kept, after_part)
         require_columns(schema, files)
-        found: dict[str, list[Any]] = {}
+        collected: dict[str, list[Any]] = {}
         counts: dict[Path, int] = {}
         before = unlabelled = 0
         for part in files.parts([*target.names, *schema.names], after_part):
@@ -128,29 +174,39 @@ class LabelledTable:
             } | {f"x {name}": values for name, values in schema(part).items()}
             for name, values in columns.items():
                 if values is not None:
-                    found.setdefault(name, []).append(values[used])
+                    collected.setdefault(name, []).append(values[used])
             counts[part.path] = counts.get(part.path, 0) + len(y)
             before += len(y)
         if before == unlabelled:
             raise ValueError(f"{files} must have rows with a {shortened(target.name)}; got none")
-        whole = {name: _joined(found.pop(name)) for name in list(found)}
-        target.require_inside(files, whole["y"], whole.get("ends"))
-        frame = {n.removeprefix("x "): whole.pop(n) for n in list(whole) if n.startswith("x ")}
+        # Each list of parts is released as soon as it is concatenated, to save memory.
+        arrays = {name: _concatenate(collected.pop(name)) for name in list(collected)}
+        target.require_inside(files, arrays["y"], arrays.get("ends"))
+        frame = {n.removeprefix("x "): arrays.pop(n) for n in list(arrays) if n.startswith("x ")}
         return cls(
             require_pandas().DataFrame(frame),
-            whole["y"],
-            whole.get("variance"),
-            whole.get("weight"),
-            whole["rows"],
+            arrays["y"],
+            arrays.get("variance"),
+            arrays.get("weight"),
+            arrays["rows"],
             unlabelled,
             counts,
             schema,
             target,
-            whole.get("ends"),
+            arrays.get("ends"),
         )
 
     def dataset(self) -> Dataset:
-        """All of it as numbers: a column for each category, gaps as medians with a column more."""
+        """Return the table as a data set of numbers only.
+
+        Every category becomes a column of 0 and 1. A missing number becomes the median of its
+        column, and a further column of 0 and 1 marks it.
+
+        Returns
+        -------
+        Dataset
+            Features, labels and variances of all rows.
+        """
         encoder = FeatureEncoder.fit(self.features)
         names = encoder.names(list(self.features.columns))
         return Dataset(
@@ -171,10 +227,13 @@ def chosen_columns(
     keep: Sequence[str] = (),
     categories: Sequence[str] = (),
 ) -> list[str]:
-    """The columns to learn from, by what :meth:`LabelledTable.read` is given.
+    """Return the columns to learn from, given the arguments of :meth:`LabelledTable.read`.
 
-    Raises:
-        ValueError: One is not there, or is a label too; or `keep` names one that is left out.
+    Raises
+    ------
+    ValueError
+        If a column does not exist, if a feature is a column of the target, or if `keep` names a
+        column that is left out.
     """
     for name in (*target.names, *(features or ()), *ignore, *keep, *categories):
         files.require_column(name)
@@ -184,23 +243,25 @@ def chosen_columns(
         raise ValueError(
             f"{shortened(min(wrong))} cannot be a category and a label or its error bar"
         )
-    out = {*target.names, *ignore}
-    wanted = files.columns if features is None else dict.fromkeys(features)
-    for names, why in (
+    excluded = {*target.names, *ignore}
+    requested = files.columns if features is None else dict.fromkeys(features)
+    for names, reason in (
         (target.names, "is the label, its error bar or its weight"),
-        (ignore, "is to be left out too"),
-        ([n for n in keep if n not in wanted], "is not among the features"),
+        (ignore, "is among the columns to ignore too"),
+        ([n for n in keep if n not in requested], "is not among the features"),
     ):
         if both := set(keep) & set(names):
-            raise ValueError(f"{shortened(min(both))} cannot be kept: it {why}")
-    return [n for n in wanted if n not in out and n.strip()]
+            raise ValueError(f"{shortened(min(both))} cannot be kept: it {reason}")
+    return [n for n in requested if n not in excluded and n.strip()]
 
 
 def require_columns(schema: Schema, files: Files) -> None:
-    """Something must be left to learn from.
+    """Check that at least one column is left to learn from.
 
-    Raises:
-        ValueError: Nothing is.
+    Raises
+    ------
+    ValueError
+        If there is none.
     """
     if not schema.columns and set(schema.ignored.values()) == {"empty"}:
         raise ValueError(f"{files} must have rows with cells to learn from; got none")
@@ -223,7 +284,13 @@ def require_columns(schema: Schema, files: Files) -> None:
         )
 
 
-def _joined(parts: list[Any]) -> Any:
+def left_out_message(unlabelled: int, label: str) -> str:
+    """Return the message that rows without a label were left out."""
+    rows = "1 row" if unlabelled == 1 else f"{unlabelled:,} rows"
+    return f"left out {rows} without a label in column {shortened(label)}"
+
+
+def _concatenate(parts: list[Any]) -> Any:
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     pandas = require_pandas()
@@ -244,60 +311,83 @@ def read_table(
     keep: Sequence[str] = (),
     categories: Sequence[str] = (),
 ) -> Dataset:
-    r"""A table with labels and error bars, out of CSV or Parquet files.
+    r"""Read a table with labels and error bars from CSV or Parquet files.
 
-    What the columns hold is found out from all their cells. Numbers and truth values stay numbers;
-    dates (ISO 8601) become the day, the day of the year, the day of the week and, if there is one,
-    the hour; other text is a category, with a column of 0 and 1 for each distinct text. Texts of
-    equal length over few letters, more than 100 of them in more than half of the filled cells, are
-    sequences: a category for each position.
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        A file, several files with the same columns, or a folder of such files.
+    target : str
+        Column of the labels.
+    target_var : str, optional
+        Column of the variances σ², in squared label units. Give at most one of `target_var`,
+        `target_std` and `target_interval`; without any, the labels have no error bars.
+    target_std : str, optional
+        Column of the standard deviations σ, in label units.
+    target_interval : tuple of (str, str), optional
+        Columns of the two ends of a confidence interval that contains the label, in label units.
+    level : float, default=0.95
+        Level of that interval. Set it to 0.6827 for errors of one σ.
+    features : sequence of str, optional
+        Columns to learn from. By default all others; pass names to select some.
+    ignore : sequence of str, default=()
+        Columns to leave out. Use it for columns that will be unknown in new rows.
+    keep : sequence of str, default=()
+        Columns to learn from even if they look like identifiers. Columns that `features` names are
+        kept in any case.
+    categories : sequence of str, default=()
+        Numeric columns to treat as categories. Use it for codes, such as post codes.
 
-    A text column is left out, with a warning, if it looks like an identifier: at least 95% of its
-    filled cells are distinct (of 20 or more), or it has more than 100 distinct texts, in more than
-    half of its filled cells, that are no sequences. `keep` and `features` keep it.
+    Returns
+    -------
+    Dataset
+        Features as numbers, of shape (N, D), with the labels and variances of the N labelled rows.
 
-    A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?; of Parquet,
-    if it is null or NaN. A missing number becomes the median of its column, with a column that says
-    so; a missing category is one of its own; a row without a label is left out, with a warning; a
-    missing error bar is NaN, unknown.
+    Raises
+    ------
+    ValueError
+        If a column is missing or a cell is invalid. The message names the file, the row (counted
+        from 1, without the header), the column and the cell.
+    FileNotFoundError
+        If a file does not exist.
 
-    Args:
-        paths: A file, several with the same columns, or a folder of them.
-        target: Column of the labels.
-        target_var: Column of σ²; or
-        target_std: of σ; or
-        target_interval: the two with the ends of a confidence interval that holds the label; or
-            none of these.
-        level: Of the interval.
-        features: Columns to learn from; None for all others.
-        ignore: Columns to leave out.
-        keep: Columns to learn from even if they look like identifiers; those that `features` names
-            are kept anyway.
-        categories: Columns whose numbers are names, as those of post codes.
+    Notes
+    -----
+    The kind of a column follows from all its cells. Numbers and true/false stay numbers. Dates
+    (ISO 8601) become the day, the day of the year, the day of the week and, if there is a time of
+    day, the hour. Other text is a category, with a column of 0 and 1 for each distinct text. Texts
+    of equal length over few letters are sequences if more than 100 of them, and more than half of
+    the filled cells, are distinct: they become a category per position.
 
-    Raises:
-        ValueError: A column is missing, or a cell is not what it should be: the message names the
-            file, the row (from 1 on, the header not among them), the column and the cell.
-        FileNotFoundError: A file is not there.
+    A text column is left out, with a warning, if it looks like an identifier. That is the case if
+    at least 95% of its filled cells are distinct (of 20 or more), or if it is not a sequence and
+    more than 100 of its texts, and more than half of its filled cells, are distinct. `keep` and
+    `features` keep it.
 
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "data.csv"
-        >>> _ = path.write_text("colour,size,y,err\nred,1,2.5,0.1\nblue,2,3.5,0.1\nred,,4.5,0.3\n")
-        >>> data = read_table(path, target="y", target_std="err")
-        >>> data.feature_names
-        ('colour=blue', 'colour=red', 'size', 'size is missing')
-        >>> data.x.tolist()
-        [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 1.5, 1.0]]
-        >>> data.variance.round(2).tolist()
-        [0.01, 0.01, 0.09]
+    A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?. A cell of
+    Parquet is missing if it is null or NaN. A missing number becomes the median of its column, and
+    a further column of 0 and 1 marks it. A missing category is a category of its own. A row
+    without a label is left out, with a warning. A missing error bar is NaN, which means unknown.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "data.csv"
+    >>> _ = path.write_text("colour,size,y,err\nred,1,2.5,0.1\nblue,2,3.5,0.1\nred,,4.5,0.3\n")
+    >>> data = read_table(path, target="y", target_std="err")
+    >>> data.feature_names
+    ('colour=blue', 'colour=red', 'size', 'size is missing')
+    >>> data.x.tolist()
+    [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 1.5, 1.0]]
+    >>> data.variance.round(2).tolist()
+    [0.01, 0.01, 0.09]
     """
-    chosen = Target(target, target_var, target_std, target_interval, level)
+    columns = Target(target, target_var, target_std, target_interval, level)
     table = LabelledTable.read(
-        paths, chosen, features=features, ignore=ignore, keep=keep, categories=categories
+        paths, columns, features=features, ignore=ignore, keep=keep, categories=categories
     )
     if table.unlabelled:
-        warn(f"{table.unlabelled} rows have no {shortened(target)} and were left out")
+        warn(left_out_message(table.unlabelled, target))
     for remark in table.schema.left_out():
         warn(remark)
     return table.dataset()

@@ -1,4 +1,4 @@
-"""The row groups of Parquet files: what a large table is dealt out and read by."""
+"""The row groups of Parquet files, by which a large table is read and distributed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from biv.tables.part import PARQUET, Part, kind, require_arrow
 
 
 class RowGroup(NamedTuple):
-    """Some consecutive rows of a file, that can be read by themselves.
+    """Consecutive rows of a Parquet file that can be read by themselves.
 
-    Attributes:
-        path: The file.
-        number: Within the file, from 0 on.
-        start: How many of its rows come before.
-        rows: How many there are.
+    Attributes
+    ----------
+    path : Path
+        The file.
+    number : int
+        Index of the group in the file.
+    start : int
+        Number of rows of the file before this group.
+    rows : int
+        Number of rows of this group.
     """
 
     path: Path
@@ -30,15 +35,22 @@ class RowGroup(NamedTuple):
 class RowGroups:
     """All row groups of a table in Parquet files.
 
-    Args:
-        files: Of one table.
+    Parameters
+    ----------
+    files : Files
+        Files of the table.
 
-    Attributes:
-        groups: In the order of the files.
-        schema: The types of the columns, as wide as all files need.
+    Attributes
+    ----------
+    groups : list of RowGroup
+        Row groups in the order of the files.
+    schema : pyarrow.Schema
+        Types of the columns, wide enough for all files.
 
-    Raises:
-        ValueError: A file is not Parquet or has no rows, or their types differ.
+    Raises
+    ------
+    ValueError
+        If a file is not Parquet or has no rows, or if types differ between files.
     """
 
     def __init__(self, files: Files) -> None:
@@ -46,7 +58,7 @@ class RowGroups:
         for path in files.paths:
             if kind(path) is not PARQUET:
                 raise ValueError(
-                    f"{path} must be Parquet, which can be read in pieces; got "
+                    f"{path} must be Parquet, which can be read by row group; got "
                     f"{path.suffix or path.name!r}"
                 )
         self.schema = files.schema()
@@ -58,43 +70,45 @@ class RowGroups:
 
     @property
     def rows(self) -> int:
-        """Of the whole table."""
+        """Number of rows of the table."""
         return sum(group.rows for group in self.groups)
 
     def rows_before(self, number: int) -> int:
-        """How many rows of the whole table come before a group."""
+        """Return the number of rows of the table before a group."""
         return sum(group.rows for group in self.groups[:number])
 
     def read(self, number: int, columns: Sequence[str]) -> Part:
-        """One group.
+        """Read some columns of one group.
 
-        Raises:
-            ValueError: The file has changed, or cannot be read.
+        Raises
+        ------
+        ValueError
+            If the file has changed or cannot be read.
         """
         arrow, group, error = require_arrow(), self.groups[number], None
         try:
             with arrow.parquet.ParquetFile(group.path) as file:
-                found = file.read_row_group(group.number, columns=list(columns), use_threads=False)
+                table = file.read_row_group(group.number, columns=list(columns), use_threads=False)
         except (OSError, ValueError) as raised:
             error = raised
         if file_state(group.path) != self._states[group.path]:
             raise ValueError(f"{group.path} has changed while it was read") from error
         if error is not None:
             raise ValueError(f"{group.path} cannot be read: {message_of(error)}") from error
-        return Part(group.path, group.start, _one_batch(found.select(list(columns))))
+        return Part(group.path, group.start, _one_batch(table.select(list(columns))))
 
 
 def _groups(path: Path) -> list[RowGroup]:
     with require_arrow().parquet.ParquetFile(path) as file:
-        told = file.metadata
+        metadata = file.metadata
         groups, start = [], 0
-        for number in range(told.num_row_groups):
-            rows = told.row_group(number).num_rows
+        for number in range(metadata.num_row_groups):
+            rows = metadata.row_group(number).num_rows
             if rows:
                 groups.append(RowGroup(path, number, start, rows))
             start += rows
     if not groups:
-        raise ValueError(f"{path} must have rows; got none: leave it out")
+        raise ValueError(f"{path} must have rows; got none. Leave the file out")
     return groups
 
 
@@ -105,28 +119,42 @@ def _one_batch(table: Any) -> Any:
 
 
 def assign_row_groups(rows: Sequence[int], shards: int) -> list[list[int]]:
-    """Groups to shards of nearly equal rows: the largest first, each to who has least.
+    """Assign row groups to shards that have nearly equal numbers of rows.
 
-    Args:
-        rows: Of each group.
-        shards: How many, no more than there are groups.
+    The groups are assigned from the largest to the smallest, each to the shard with the fewest
+    rows so far.
 
-    Returns:
-        The groups of each shard, in order.
+    Parameters
+    ----------
+    rows : sequence of int
+        Number of rows of each group.
+    shards : int
+        Number of shards, at most the number of groups.
 
-    Example:
-        >>> assign_row_groups([50, 100, 50, 70], 2)
-        [[1, 2], [0, 3]]
+    Returns
+    -------
+    list of list of int
+        Sorted indices of the groups of each shard.
+
+    Raises
+    ------
+    ValueError
+        If there are more shards than groups.
+
+    Examples
+    --------
+    >>> assign_row_groups([50, 100, 50, 70], 2)
+    [[1, 2], [0, 3]]
     """
     if not 1 <= shards <= len(rows):
         raise ValueError(
-            f"{len(rows)} row groups can be dealt to 1 to {len(rows)} shards; got {shards}: "
-            "write the table in smaller row groups, or start fewer processes"
+            f"the number of shards must be between 1 and {len(rows)}, the number of row groups; "
+            f"got {shards}. Write the table in smaller row groups, or start fewer processes"
         )
-    dealt: list[list[int]] = [[] for _ in range(shards)]
+    assigned: list[list[int]] = [[] for _ in range(shards)]
     load = [0] * shards
     for group in sorted(range(len(rows)), key=lambda group: (-rows[group], group)):
-        least = load.index(min(load))
-        dealt[least].append(group)
-        load[least] += rows[group]
-    return [sorted(groups) for groups in dealt]
+        smallest = load.index(min(load))
+        assigned[smallest].append(group)
+        load[smallest] += rows[group]
+    return [sorted(groups) for groups in assigned]

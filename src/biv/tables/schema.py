@@ -1,4 +1,4 @@
-"""What the columns of a table mean: numbers, truth values, categories, dates, sequences."""
+"""The meaning of a table's columns: numbers, truth values, categories, dates, sequences."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII
 )
 LETTERS = re.compile(rf"[A-Za-z*.\-]{{2,{MAX_LETTERS}}}")
-FEW_LETTERS = 30  # of an alphabet: amino acids and a stop, nucleotides
-MANY = 100  # distinct texts, in more than half of the filled cells: too many for categories
-COUNTED = 20_000  # different texts that are counted at all
-NEARLY = 0.9  # of the cells are numbers: then the others are slips
-LIKE_IDENTIFIERS = ", as identifiers have"  # ends the reason why such a column is left out
+FEW_LETTERS = 30  # largest alphabet of a sequence: enough for amino acids with a stop
+MANY = 100  # more distinct texts, in over half of the filled cells, are no categories
+COUNTED = 20_000  # no more distinct texts than this are counted
+NEARLY = 0.9  # if this fraction of the cells are numbers, the others are typing errors
+LIKE_IDENTIFIERS = ", as identifiers have"  # end of the reason why a column is left out
 
 
 @dataclass
 class Guess:
-    """What the cells of a column have in common, part by part; see :meth:`column`."""
+    """What is known so far about the cells of a column; :meth:`column` gives the conclusion."""
 
     name: str
     kinds: set[str] = field(default_factory=lambda: {"number", "truth", "date", "sequence"})
     known: int = 0
-    counted: int = 0  # of the known cells, those whose distinct texts are in `different`
+    counted: int = 0  # number of known cells whose distinct texts are in `distinct`
     numbers: int = 0
     hours: bool = False
     lengths: set[int] = field(default_factory=set)
     letters: set[str] = field(default_factory=set)
-    different: set[str] = field(default_factory=set)
-    slip: ValueError | None = None
-    odd_type: str | None = None
+    distinct: set[str] = field(default_factory=set)
+    error: ValueError | None = None  # names the first cell that is not a number
+    other_type: str | None = None
 
     @classmethod
     def by_type(cls, column: Any) -> Guess | None:
-        """Of an Arrow field whose type says it all; None where cells must be looked at."""
+        """Return the guess for an Arrow field; None if its type leaves open what the cells mean."""
         kind = kind_of_type(column)
-        if kind not in ("number", "truth"):  # a date may or may not have hours
+        if kind not in ("number", "truth"):  # whether dates have hours, only cells show
             return None
         return cls(column.name, kinds={kind}, known=1)
 
     def __or__(self, other: Guess) -> Guess:
-        """Of the cells of two parts together."""
+        """Combine what is known from two parts of the table."""
         return Guess(
             self.name,
             self.kinds & other.kinds,
@@ -63,88 +63,94 @@ class Guess:
             self.hours or other.hours,
             self.lengths | other.lengths,
             self.letters | other.letters,
-            self.different | other.different,
-            self.slip or other.slip,
-            self.odd_type or other.odd_type,
+            self.distinct | other.distinct,
+            self.error or other.error,
+            self.other_type or other.other_type,
         )
 
-    def look(self, part: Part) -> None:
-        """At the cells of one more part."""
+    def update(self, part: Part) -> None:
+        """Examine the cells of one more part."""
         column = part.cells.column(self.name)
         if not holds_scalars(column):
             if str(column.type) != "null":
-                self.odd_type = str(column.type)
+                self.other_type = str(column.type)
             return
         typed = kind_of_type(column)
         if typed is not None:
             self.known += int(part.known(self.name).sum())
             self.kinds &= {typed}
             if typed == "date":
-                moments = parse_dates(part, self.name).dropna()
-                self.hours |= bool((moments.dt.normalize() != moments).any())
+                dates = parse_dates(part, self.name).dropna()
+                self.hours |= bool((dates.dt.normalize() != dates).any())
             return
-        good = ~np.isnan(numbers(column))
-        self.numbers += int(good.sum())
-        there = good if good.all() else part.known(self.name)
-        self.known += int(there.sum())
-        if there.any() and (self.kinds - {"number"} or len(self.different) < COUNTED):
-            texts = set(trimmed(column).filter(there).unique().to_pylist())
-            self._look_at(texts, int(there.sum()))
-        if not good[there].all():
+        is_number = ~np.isnan(numbers(column))
+        self.numbers += int(is_number.sum())
+        known = is_number if is_number.all() else part.known(self.name)
+        self.known += int(known.sum())
+        if known.any() and (self.kinds - {"number"} or len(self.distinct) < COUNTED):
+            texts = set(trimmed(column).filter(known).unique().to_pylist())
+            self._update_from_texts(texts, int(known.sum()))
+        if not is_number[known].all():
             self.kinds -= {"number"}
-            self._remember(part)
+            self._keep_error(part)
 
-    def _remember(self, part: Part) -> None:
-        if self.slip is None:
+    def _keep_error(self, part: Part) -> None:
+        """Keep the error of the first cell that is not a number."""
+        if self.error is None:
             try:
-                wanted = Message(
-                    "a number, as nearly all others are (or {category})",
+                expected = Message(
+                    "a number, as nearly all other cells are ({category} allows text)",
                     category=Setting("categories", [self.name]),
                 )
-                part.numbers(self.name, wanted)
+                part.numbers(self.name, expected)
             except ValueError as error:
-                self.slip = error
+                self.error = error
 
-    def _look_at(self, different: set[str], cells: int) -> None:
-        if len(self.different) < COUNTED:
-            self.different |= different
+    def _update_from_texts(self, texts: set[str], cells: int) -> None:
+        """Examine the distinct texts of some cells."""
+        if len(self.distinct) < COUNTED:
+            self.distinct |= texts
             self.counted += cells
-        if "truth" in self.kinds and not all(t.lower() in TRUTHS for t in different):
+        if "truth" in self.kinds and not all(t.lower() in TRUTHS for t in texts):
             self.kinds -= {"truth"}
         if "date" in self.kinds:
-            if not all(DATE.fullmatch(t) for t in different):
+            if not all(DATE.fullmatch(t) for t in texts):
                 self.kinds -= {"date"}
-            self.hours |= any(len(t) > 10 for t in different)
+            self.hours |= any(len(t) > 10 for t in texts)
         if "sequence" in self.kinds:
-            self.lengths |= {len(t) for t in different}
-            self.letters |= set().union(*different)
+            self.lengths |= {len(t) for t in texts}
+            self.letters |= set().union(*texts)
             alike = len(self.lengths) == 1 and len(self.letters) <= FEW_LETTERS
-            if not (alike and all(LETTERS.fullmatch(t) for t in different)):
+            if not (alike and all(LETTERS.fullmatch(t) for t in texts)):
                 self.kinds -= {"sequence"}
 
     def column(self, *, keep: bool = False) -> Column | str:
-        """The rule, or why the column is left out.
+        """Return the rule for the column, or the reason why the column is left out.
 
-        Args:
-            keep: Whether to learn from it even if its texts are like those of identifiers.
+        Parameters
+        ----------
+        keep : bool, default=False
+            Whether to learn from the column even if its texts look like identifiers.
 
-        Raises:
-            ValueError: Nearly all cells are numbers, and one is not.
+        Raises
+        ------
+        ValueError
+            If nearly all cells are numbers and one is not.
         """
-        if self.odd_type is not None:
-            return f"of type {self.odd_type}"
+        if self.other_type is not None:
+            return f"of type {self.other_type}"
         if not self.known:
             return "empty"
         kinds: tuple[Kind, ...] = ("truth", "number", "date")
         for kind in kinds:
             if kind in self.kinds:
                 return Column(self.name, kind, hours=self.hours and kind == "date")
-        if self.slip is not None and self.numbers >= NEARLY * self.known:
-            raise self.slip
-        many = len(self.different) > max(MANY, min(self.counted, COUNTED) / 2)
+        if self.error is not None and self.numbers >= NEARLY * self.known:
+            raise self.error
+        many = len(self.distinct) > max(MANY, min(self.counted, COUNTED) / 2)
         alike = len(self.lengths) == 1 and len(self.letters) <= FEW_LETTERS
         sequences = many and alike and "sequence" in self.kinds
-        left_out = is_identifier(len(self.different), self.counted) or (many and not sequences)
+        left_out = is_identifier(len(self.distinct), self.counted) or (many and not sequences)
         if left_out and not keep:
             return self._like_identifiers(sequences=sequences)
         if sequences:
@@ -155,25 +161,28 @@ class Guess:
         more = " or more" if self.counted < self.known else ""
         texts = f"sequences of {max(self.lengths)} letters" if sequences else "texts"
         cells = f"{self.known:,} filled cell{'s' if self.known > 1 else ''}"
-        return f"{len(self.different):,}{more} distinct {texts} in {cells}{LIKE_IDENTIFIERS}"
+        return f"{len(self.distinct):,}{more} distinct {texts} in {cells}{LIKE_IDENTIFIERS}"
 
 
 def guess_columns(names: Sequence[str], parts: Iterable[Part]) -> list[Guess]:
-    """What the cells of each column have in common."""
+    """Examine the cells of some columns in all parts of a table."""
     guesses = [Guess(name) for name in names]
     for part in parts:
         for guess in guesses:
-            guess.look(part)
+            guess.update(part)
     return guesses
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that a model learns from, and what each means.
+    """The columns that a model learns from, and their meaning.
 
-    Attributes:
-        columns: In the order of the files.
-        ignored: Others, each with the reason.
+    Attributes
+    ----------
+    columns : tuple of Column
+        Rules for the columns, in the order of the files.
+    ignored : mapping of str to str
+        Columns that are left out, each with the reason.
     """
 
     columns: tuple[Column, ...]
@@ -188,11 +197,7 @@ class Schema:
         keep: Sequence[str] = (),
         after_part: Any = lambda _: None,
     ) -> Schema:
-        """By reading all rows once; see :meth:`from_guesses`.
-
-        Raises:
-            ValueError: A column of numbers has a cell that is none.
-        """
+        """Find the meaning of columns by reading all rows once; see :meth:`from_guesses`."""
         return cls.from_guesses(
             guess_columns(names, files.parts(names, after_part)), categories, keep
         )
@@ -201,30 +206,36 @@ class Schema:
     def from_guesses(
         cls, guesses: Sequence[Guess], categories: Sequence[str] = (), keep: Sequence[str] = ()
     ) -> Schema:
-        """By what was seen of each column.
+        """Decide the meaning of columns from what is known about their cells.
 
-        Args:
-            guesses: What was seen.
-            categories: Columns that are categories, whatever they hold.
-            keep: Columns to learn from even if they look like identifiers.
+        Parameters
+        ----------
+        guesses : sequence of Guess
+            What is known about each column.
+        categories : sequence of str, default=()
+            Columns that are categories, whatever their cells.
+        keep : sequence of str, default=()
+            Columns to learn from even if they look like identifiers.
 
-        Raises:
-            ValueError: A column of numbers has a cell that is none.
+        Raises
+        ------
+        ValueError
+            If a column of numbers has a cell that is not a number.
         """
-        found = {
-            own.name: Column(own.name, "category")
-            if own.name in categories
-            else own.column(keep=own.name in keep)
-            for own in guesses
+        rules = {
+            guess.name: Column(guess.name, "category")
+            if guess.name in categories
+            else guess.column(keep=guess.name in keep)
+            for guess in guesses
         }
         return cls(
-            tuple(rule for rule in found.values() if isinstance(rule, Column)),
-            {name: rule for name, rule in found.items() if isinstance(rule, str)},
+            tuple(rule for rule in rules.values() if isinstance(rule, Column)),
+            {name: rule for name, rule in rules.items() if isinstance(rule, str)},
         )
 
     @property
     def names(self) -> list[str]:
-        """Of the columns in the files."""
+        """Names of the columns in the files."""
         return [column.name for column in self.columns]
 
     @property
@@ -233,7 +244,7 @@ class Schema:
         return [n for n, reason in self.ignored.items() if reason.endswith(LIKE_IDENTIFIERS)]
 
     def left_out(self) -> Iterator[str]:
-        """Say of each column that was left out why, and how to keep it."""
+        """Yield a message per column that was left out: the reason, and how to keep it."""
         for name, reason in self.ignored.items():
             hint: str = ""
             if name in self.identifiers:
@@ -246,27 +257,27 @@ class Schema:
             )
 
     def __call__(self, part: Part) -> dict[str, Any]:
-        """The features of a part, column by column."""
+        """Return the features of a part by name."""
         features: dict[str, Any] = {}
         for column in self.columns:
-            own = column(part)
-            if both := sorted(set(own) & set(features)):
+            new = column(part)
+            if both := sorted(set(new) & set(features)):
                 raise ValueError(
-                    f"{part.path}: two columns give a feature {shortened(both[0])}: leave one of "
+                    f"{part.path}: two columns give a feature {shortened(both[0])}; leave one of "
                     "them out"
                 )
-            features |= own
+            features |= new
         return features
 
     def frame(self, part: Part) -> Any:
-        """The same as a pandas frame."""
+        """Return the features of a part as a pandas frame."""
         return require_pandas().DataFrame(self(part))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the schema as plain values for JSON."""
         return dict(typed_json.to_json(self))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Schema:
-        """Return the schema that JSON describes."""
+        """Make a schema from the values of :meth:`to_json`."""
         return typed_json.convert(content, cls)

@@ -1,4 +1,4 @@
-"""A table in pieces as a stream of shuffled batches, the same whatever the number of processes."""
+"""Shuffled batches of a table larger than memory, independent of the number of processes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from biv.tables.survey import Reader, Rows
 
 Singles = npt.NDArray[np.float32]
 
-BLOCK = 65_536  # rows that are shuffled together, or those of a larger row group
+BLOCK = 65_536  # number of rows that are shuffled together, unless a row group is larger
 
 
 class Batch(NamedTuple):
-    """Rows as networks learn from them: float32, of mean 0 and variance 1.
+    """Rows in the form in which networks are trained: float32, of mean 0 and variance 1.
 
-    Attributes:
-        x: (N, F).
-        y: (N, 1).
-        variance: (N, 1), or None.
-        weight: (N, 1), or None.
+    Attributes
+    ----------
+    x : ndarray of shape (N, F)
+        Features.
+    y : ndarray of shape (N, 1)
+        Labels.
+    variance : ndarray of shape (N, 1) or None
+        Variance of each label's noise.
+    weight : ndarray of shape (N, 1) or None
+        Importance of each row.
     """
 
     x: Singles
@@ -41,13 +46,13 @@ class Batch(NamedTuple):
         return len(self.x)
 
     def rows(self, which: Any) -> Batch:
-        """Some of them."""
+        """Return some of the rows."""
         variance, weight = (c if c is None else c[which] for c in (self.variance, self.weight))
         return Batch(self.x[which], self.y[which], variance, weight)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Batch]) -> Batch:
-        """One after another."""
+        """Concatenate the rows of several batches."""
         if len(parts) == 1:
             return parts[0]
 
@@ -59,7 +64,7 @@ class Batch(NamedTuple):
 
 
 class EncodingJson(TypedDict):
-    """An :class:`Encoding` as JSON has it."""
+    """Form of an :class:`Encoding` in JSON."""
 
     encoder: list[dict[str, Any]]
     features: tuple[list[float], list[NonNegative]]
@@ -69,13 +74,18 @@ class EncodingJson(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """From rows of a table to what networks learn from, and nothing of the rows themselves.
+    """Transformation of rows of a table to batches.
 
-    Attributes:
-        encoder: From a table to a matrix.
-        features: From that to unit variance.
-        labels: Labels and variances to unit label variance.
-        unknown: What is taken for a missing σ², in squared units of y; None where that is an error.
+    Attributes
+    ----------
+    encoder : FeatureEncoder
+        Transforms a table to a matrix.
+    features : FeatureScaler
+        Scales the columns of the matrix to unit variance.
+    labels : LabelScaler
+        Scales labels and variances to unit label variance.
+    unknown : float or None, default=None
+        Replacement for a missing σ², in squared label units; None if a missing σ² is an error.
     """
 
     encoder: FeatureEncoder
@@ -84,7 +94,7 @@ class Encoding:
     unknown: float | None = None
 
     def __call__(self, rows: Rows) -> Batch:
-        """All rows, in their order."""
+        """Return the rows as a batch, in the same order."""
         variance, weight = rows.variance, rows.weight
         if variance is not None and self.unknown is not None:
             variance = np.where(np.isnan(variance), self.unknown, variance)
@@ -96,7 +106,7 @@ class Encoding:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the encoding as plain values for JSON."""
         return {
             "encoder": self.encoder.to_json(),
             "features": [self.features.mean.tolist(), self.features.std.tolist()],
@@ -106,13 +116,13 @@ class Encoding:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Encoding:
-        """Return the encoding that JSON describes."""
-        told = typed_json.convert(content, EncodingJson)
+        """Make an encoding from the values of :meth:`to_json`."""
+        fields = typed_json.convert(content, EncodingJson)
         return cls(
-            FeatureEncoder.from_json(told["encoder"]),
-            FeatureScaler(*(np.array(column) for column in told["features"])),
-            LabelScaler(*told["labels"]),
-            told["unknown"],
+            FeatureEncoder.from_json(fields["encoder"]),
+            FeatureScaler(*(np.array(column) for column in fields["features"])),
+            LabelScaler(*fields["labels"]),
+            fields["unknown"],
         )
 
 
@@ -122,19 +132,26 @@ def _column(values: npt.NDArray[Any]) -> Singles:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Row groups that are read by one process, in an order of their own in every epoch.
+    """Row groups that are read by one process, in a new order in every epoch.
 
-    The groups are shuffled and taken in blocks, one or several groups each, whose rows are
-    shuffled. Which rows a piece has is decided by seed, epoch and step alone: a stream can begin
-    anywhere, and nothing has to be remembered of what was drawn before.
+    In every epoch the groups are shuffled and divided into blocks of one or several groups, and
+    the rows of each block are shuffled. The rows of a batch depend only on the seed, the epoch and
+    the step. So a stream can start at any step, without the state of a generator.
 
-    Attributes:
-        number: Of the shard.
-        groups: By their number.
-        learned: How many rows of each group are learned from.
-        reader: Of groups.
-        encoding: Of rows.
-        seed: Of the order.
+    Attributes
+    ----------
+    number : int
+        Index of the shard.
+    groups : sequence of int
+        Indices of its row groups.
+    learned : mapping of int to int
+        Number of training rows of each group.
+    reader : Reader
+        Reads the row groups.
+    encoding : Encoding
+        Transforms rows to batches.
+    seed : int
+        Seed of the order.
     """
 
     number: int
@@ -146,30 +163,41 @@ class Shard:
 
     @property
     def rows(self) -> int:
-        """To learn from."""
+        """Number of training rows of this shard."""
         return sum(self.learned[group] for group in self.groups)
 
     def blocks(self, epoch: int) -> list[list[int]]:
-        """The groups of each, in the order of an epoch."""
+        """Return the groups of each block, in the order of an epoch."""
         order = self._generator(epoch).permutation(self.groups).tolist()
         blocks: list[list[int]] = []
-        held = BLOCK
+        rows = BLOCK
         for group in order:
-            if held >= BLOCK:
+            if rows >= BLOCK:
                 blocks.append([])
-                held = 0
+                rows = 0
             blocks[-1].append(group)
-            held += self.learned[group]
+            rows += self.learned[group]
         return blocks
 
-    def _generator(self, *places: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, self.number, *places])
+    def _generator(self, *indices: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self.number, *indices])
 
-    def load(self, epoch: int, place: int, groups: Sequence[int]) -> Batch:
-        """The rows of one block, shuffled.
+    def load(self, epoch: int, number: int, groups: Sequence[int]) -> Batch:
+        """Read and shuffle the training rows of one block.
 
-        Raises:
-            ValueError: They are not those that were there before.
+        Parameters
+        ----------
+        epoch : int
+            Epoch, which determines the order of the rows.
+        number : int
+            Index of the block in the epoch.
+        groups : sequence of int
+            Row groups of the block.
+
+        Raises
+        ------
+        ValueError
+            If the number of training rows has changed.
         """
         parts = []
         for group in groups:
@@ -177,50 +205,66 @@ class Shard:
             if len(rows) - int(held_out.sum()) != self.learned[group]:
                 raise ValueError(f"{self.reader.groups.groups[group].path} has changed")
             parts.append(self.encoding(rows[~held_out]))
-        whole = Batch.concatenate(parts)
-        return whole.rows(self._generator(epoch, place).permutation(len(whole)))
+        block = Batch.concatenate(parts)
+        return block.rows(self._generator(epoch, number).permutation(len(block)))
 
     def pieces(
         self, epoch: int, steps: int, first: int, pool: ThreadPoolExecutor
     ) -> Iterator[Batch]:
-        """This shard's rows in every batch of an epoch of so many steps, from step `first` on.
+        """Iterate over this shard's rows of each batch of an epoch, from step `first`.
 
-        It gives all its rows in `steps` pieces that differ by a row at most, so that all shards end
-        together. The next block is read while one is learned from.
+        The rows are divided into `steps` pieces whose sizes differ by at most one, so that all
+        shards end at the same step. The next block is read in the background.
+
+        Parameters
+        ----------
+        epoch : int
+            Epoch, which determines the order of the rows.
+        steps : int
+            Number of batches per epoch.
+        first : int
+            Step to start at.
+        pool : ThreadPoolExecutor
+            Runs the reading.
+
+        Yields
+        ------
+        Batch
+            Rows of this shard for one step; there may be none.
         """
         blocks, total = self.blocks(epoch), self.rows
         ends = list(accumulate(sum(self.learned[g] for g in block) for block in blocks))
-        at = first * total // steps
-        place = int(np.searchsorted(ends, at, side="right"))
+        row = first * total // steps  # position in the order of the epoch
+        number = int(np.searchsorted(ends, row, side="right"))
         upcoming: Future[Batch] | None = None
-        if place < len(blocks):
-            upcoming = pool.submit(self.load, epoch, place, blocks[place])
+        if number < len(blocks):
+            upcoming = pool.submit(self.load, epoch, number, blocks[number])
         block: Batch | None = None
         for step in range(first, steps):
-            taken = []
-            until = (step + 1) * total // steps
-            while at < until:
+            pieces = []
+            end = (step + 1) * total // steps
+            while row < end:
                 if block is None:
                     assert upcoming is not None
-                    block, start = upcoming.result(), ends[place] - len(upcoming.result())
-                    if place + 1 < len(blocks):
-                        upcoming = pool.submit(self.load, epoch, place + 1, blocks[place + 1])
-                here = min(until, ends[place])
-                taken.append(block.rows(slice(at - start, here - start)))
-                at = here
-                if at == ends[place]:
-                    block, place = None, place + 1
-            yield Batch.concatenate(taken) if taken else self._nothing()
+                    block, start = upcoming.result(), ends[number] - len(upcoming.result())
+                    if number + 1 < len(blocks):
+                        upcoming = pool.submit(self.load, epoch, number + 1, blocks[number + 1])
+                stop = min(end, ends[number])
+                pieces.append(block.rows(slice(row - start, stop - start)))
+                row = stop
+                if row == ends[number]:
+                    block, number = None, number + 1
+            yield Batch.concatenate(pieces) if pieces else self._empty_batch()
 
-    def _nothing(self) -> Batch:
+    def _empty_batch(self) -> Batch:
         features = len(self.encoding.features.mean)
         target = self.reader.target
-        none = np.empty((0, 1), dtype=np.float32)
+        empty = np.empty((0, 1), dtype=np.float32)
         return Batch(
             np.empty((0, features), dtype=np.float32),
-            none,
-            none if target.error_bars else None,
-            none if target.weight else None,
+            empty,
+            empty if target.error_bars else None,
+            empty if target.weight else None,
         )
 
 
@@ -228,13 +272,17 @@ class Shard:
 class Stream:
     """One process's part of the batches of a table.
 
-    A batch is made of a piece of every shard, whoever reads it. So the batches of a training do not
-    depend on how many processes share the shards.
+    A batch consists of a piece of every shard, whichever process reads it. So the batches of a
+    training do not depend on the number of processes.
 
-    Attributes:
-        shards: Those that this process reads.
-        total: Rows of all shards, here and elsewhere.
-        batch_size: Rows a batch of all processes together; batches differ by a few rows.
+    Attributes
+    ----------
+    shards : sequence of Shard
+        Shards that this process reads.
+    total : int
+        Number of training rows of all shards, over all processes.
+    batch_size : int
+        Number of rows per batch over all processes; batches differ by a few rows.
     """
 
     shards: Sequence[Shard]
@@ -243,11 +291,11 @@ class Stream:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches, none of which has more rows than `batch_size` and one a shard."""
+        """Number of batches. A batch has at most `batch_size` rows, and one more per shard."""
         return -(-self.total // self.batch_size)
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """This process's rows of every batch of an epoch, from step `first` on."""
+        """Iterate over this process's rows of every batch of an epoch, from step `first`."""
         with ThreadPoolExecutor(1, thread_name_prefix="biv-reader") as pool:
             try:
                 steps = self.steps_per_epoch

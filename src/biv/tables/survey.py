@@ -1,4 +1,4 @@
-"""One pass over a table in pieces: all that must be known before the first step of training."""
+"""Statistics of a table larger than memory, collected in one pass before training."""
 
 from __future__ import annotations
 
@@ -24,22 +24,30 @@ from biv.tables.target import Target
 Floats = npt.NDArray[np.float64]
 
 KNOWN = Message(
-    "known ({median} puts the median in its place)", median=Setting("unknown_variance", "median")
+    "known ({median} replaces missing error bars by their median)",
+    median=Setting("unknown_variance", "median"),
 )
-MAX_HELD_OUT, SHARE_HELD_OUT = 65_536, 0.1  # rows, and of the rows
+MAX_HELD_OUT, HELD_OUT_FRACTION = 65_536, 0.1  # at most so many rows, and this fraction
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows with a label, in the units of their table.
+    """N rows with a label, in the units of their table.
 
-    Attributes:
-        features: A pandas frame.
-        y: (N,).
-        variance: σ², or None.
-        weight: Importance, or None.
-        places: Which row of the whole table each is, from 0 on.
-        ends: Of the labels' intervals, (N, 2), or None.
+    Attributes
+    ----------
+    features : pandas.DataFrame
+        Features.
+    y : ndarray of shape (N,)
+        Labels.
+    variance : ndarray of shape (N,) or None
+        Variance σ² of each label's noise, in squared label units.
+    weight : ndarray of shape (N,) or None
+        Importance of each row.
+    places : ndarray of int, shape (N,)
+        Position of each row in the table, from 0.
+    ends : ndarray of shape (N, 2) or None, default=None
+        Ends of the labels' intervals.
     """
 
     features: Any
@@ -53,7 +61,7 @@ class Rows:
         return len(self.y)
 
     def __getitem__(self, which: npt.NDArray[Any]) -> Rows:
-        """Some of them, by number or by truth."""
+        """Return some of the rows, selected by position or by a Boolean mask."""
         frame = self.features.take(np.flatnonzero(which) if which.dtype == bool else which)
         variance, weight, ends = (
             c if c is None else c[which] for c in (self.variance, self.weight, self.ends)
@@ -64,7 +72,7 @@ class Rows:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Rows]) -> Rows:
-        """One after another."""
+        """Concatenate the rows of several parts."""
         frame = require_pandas().concat([part.features for part in parts], ignore_index=True)
 
         def column(name: str) -> Any:
@@ -77,14 +85,20 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Reads row groups of a table as rows to learn from.
+    """Reader of row groups of a table.
 
-    Attributes:
-        groups: Of the table.
-        schema: What its columns mean.
-        target: Where the labels are.
-        unknown: "raise" or "median": what becomes of a missing error bar.
-        seed: Of the choice of the rows that are held out.
+    Attributes
+    ----------
+    groups : RowGroups
+        Row groups of the table.
+    schema : Schema
+        Meaning of the columns.
+    target : Target
+        Columns of the label, its error bar and its weight.
+    unknown : {"raise", "median"}, default="raise"
+        Treatment of missing error bars.
+    seed : int, default=0
+        Seed of the choice of held-out rows.
     """
 
     groups: RowGroups
@@ -98,25 +112,34 @@ class Reader:
 
     @property
     def held_out_fraction(self) -> float:
-        """Of the rows."""
-        return min(SHARE_HELD_OUT, MAX_HELD_OUT / self.groups.rows)
+        """Fraction of the rows that is held out."""
+        return min(HELD_OUT_FRACTION, MAX_HELD_OUT / self.groups.rows)
 
     def read(self, number: int) -> tuple[Rows, npt.NDArray[np.bool_], int]:
-        """The rows of a group that have a label; which are held out; how many have no label.
+        """Read the labelled rows of a group.
 
-        Rows that count for nothing, of an infinite variance or a weight of 0, are left out too.
+        Rows without influence, of infinite variance or weight 0, are left out too.
+
+        Returns
+        -------
+        rows : Rows
+            Rows with a label.
+        held_out : ndarray of bool
+            True for the rows that are held out.
+        unlabelled : int
+            Number of rows without a label.
         """
         part = self.groups.read(number, [*self.target.names, *self.schema.names])
         y = self.target.labels(part)
         variance, weight = self.target.variances(part), self.target.weights(part)
         self.target.refuse_extremes(part, y, variance, weight)
-        counts = ~np.isnan(y)
-        unlabelled = int((~counts).sum())
+        used = ~np.isnan(y)
+        unlabelled = int((~used).sum())
         if variance is not None:
-            self._require_known(part, np.isnan(variance) & counts)
-            counts &= ~np.isinf(variance)
+            self._require_known(part, np.isnan(variance) & used)
+            used &= ~np.isinf(variance)
         if weight is not None:
-            counts &= weight > 0
+            used &= weight > 0
         places = self.groups.rows_before(number) + np.arange(len(y))
         frame = self.schema.frame(part)
         for column in self.schema.columns:
@@ -126,9 +149,9 @@ class Reader:
         rows = Rows(frame, y, variance, weight, places, self.target.ends(part))
         drawn = np.random.default_rng([self.seed, number]).random(len(y))
         held_out = drawn < self.held_out_fraction
-        if counts.all():
+        if used.all():
             return rows, held_out, unlabelled
-        return rows[counts], held_out[counts], unlabelled
+        return rows[used], held_out[used], unlabelled
 
     def _require_known(self, part: Part, unknown: npt.NDArray[np.bool_]) -> None:
         if self.unknown == "raise":
@@ -139,17 +162,26 @@ class Reader:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is found in one pass; surveys of parts add up to that of the whole.
+    """Statistics of a part of a table; the sum of two surveys describes both parts.
 
-    Attributes:
-        learned: How many rows there are to learn from, held-out ones not among them.
-        unlabelled: How many have no label.
-        unknown: How many have no error bar.
-        labels: The others, by their variances.
-        numbers: Of the numeric features, by name.
-        missing: How many of each are missing.
-        categories: How often each occurs, of the others.
-        held_out: Rows that are not learned from.
+    Attributes
+    ----------
+    learned : int
+        Number of training rows, without those held out.
+    unlabelled : int
+        Number of rows without a label.
+    unknown : int
+        Number of rows with a label and without an error bar.
+    labels : LabelGroups
+        Moments of the labels whose error bars are known.
+    numbers : Moments
+        Moments of the numeric features.
+    missing : ndarray of float
+        Number of missing values of each numeric feature.
+    categories : dict of str to Counter
+        Number of rows per category, for each categorical feature.
+    held_out : list of Rows
+        Rows that are held out of training.
     """
 
     learned: int
@@ -163,7 +195,7 @@ class Survey:
 
     @classmethod
     def of(cls, reader: Reader, number: int) -> Survey:
-        """Of one row group."""
+        """Survey one row group."""
         rows, held_out, unlabelled = reader.read(number)
         frame, known = rows.features, np.ones(len(rows), dtype=bool)
         if rows.variance is not None:
@@ -194,24 +226,25 @@ class Survey:
             self.labels + other.labels,
             self.numbers + other.numbers,
             self.missing + other.missing,
-            {name: own + other.categories[name] for name, own in self.categories.items()},
+            {name: count + other.categories[name] for name, count in self.categories.items()},
             self.held_out + other.held_out,
         )
 
     @classmethod
     def combine(cls, parts: Sequence[Survey]) -> Survey:
-        """Of a table, from those of its row groups in order."""
+        """Add the surveys of row groups, in their order."""
         return reduce(cls.__add__, parts)
 
     @property
     def rows(self) -> int:
-        """With a label that counts."""
+        """Number of labelled rows, without those of infinite variance or weight 0."""
         return self.labels.count + self.unknown
 
     def encoder(self) -> FeatureEncoder:
-        """How features become numbers. A missing number becomes the *mean* of its column here.
+        """Return the transformation of features to numbers.
 
-        A median is not to be had in one pass; a column that says what was missing is there too.
+        A missing number becomes the *mean* of its column, because one pass cannot give the exact
+        median. A further column of 0 and 1 marks the missing numbers.
         """
         columns = iter(zip(self.numbers.mean, self.missing, strict=True))
         rules: list[Numeric | Categorical] = []
@@ -224,7 +257,7 @@ class Survey:
         return FeatureEncoder(tuple(rules))
 
     def features(self) -> FeatureScaler:
-        """Mean and standard deviation of what the encoder makes of all rows."""
+        """Return the scaler with the mean and standard deviation of all encoded features."""
         means: list[float] = []
         variances: list[float] = []
 
@@ -232,15 +265,15 @@ class Survey:
             means.append(mean)
             variances.append(variance)
 
-        squares = self.numbers.squares / self.rows  # what is missing is at the mean
+        squares = self.numbers.squares / self.rows  # missing values are at the mean
         columns = iter(zip(self.numbers.mean, squares, self.missing / self.rows, strict=True))
         for name in self.held_out[0].features.columns:
             if name in self.categories:
-                shares = (
+                fractions = (
                     self.categories[name][v] / self.rows for v in sorted(self.categories[name])
                 )
-                for share in shares:
-                    add(share, share * (1 - share))
+                for fraction in fractions:
+                    add(fraction, fraction * (1 - fraction))
             else:
                 mean, variance, missing = next(columns)
                 add(mean, variance)
@@ -249,7 +282,7 @@ class Survey:
         return FeatureScaler(np.array(means), np.sqrt(np.array(variances)))
 
     def scaler(self) -> LabelScaler:
-        """By which labels are of unit variance without their noise."""
+        """Return the scaler that gives the labels without their noise unit variance."""
         mean, variance = self.labels.moments
         if not variance > 0:
             raise ValueError(f"every label is {mean:g}: nothing can be learned")

@@ -18,39 +18,43 @@ from biv.tables.part import Part
 
 Floats = npt.NDArray[np.float64]
 
-MIN_INTERVALS = 20  # that are judged by whether they hold their labels
-
-
-MAX_OUTSIDE = 0.1  # share of the labels that may lie outside their intervals
-
-
-NEARLY_ALL = 0.95  # share of the intervals that hold 0, where these are distances from the label
-
-
-ALONG_WITH_LABELS = 0.25  # rank correlation of labels with the midpoints of their intervals
-
-
-ROUNDING = 1e-6  # of a label beyond the end of its interval, relative
+MIN_INTERVALS = 20  # with fewer, intervals are not checked
+MAX_OUTSIDE = 0.1  # largest fraction of the labels that may lie outside their intervals
+NEARLY_ALL = 0.95  # fraction of intervals around 0 from which they look like distances
+MIN_CORRELATION = 0.25  # smallest rank correlation of labels with midpoints of their intervals
+ROUNDING = 1e-6  # a label may lie beyond the end of its interval by this fraction of itself
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which columns hold the label, its error bar and its importance.
+    """Names of the columns that hold the label, its error bar and its weight.
 
-    Attributes:
-        name: Of the label.
-        variance: Of σ².
-        std: Of σ.
-        interval: Of the two ends of a confidence interval.
-        level: Of that interval.
-        weight: Of how much a row matters, whatever its noise.
+    Parameters
+    ----------
+    name : str
+        Column of the labels.
+    variance : str, optional
+        Column of the variances σ², in squared label units. Give at most one of `variance`, `std`
+        and `interval`; without any, the labels have no error bars.
+    std : str, optional
+        Column of the standard deviations σ, in label units.
+    interval : tuple of (str, str), optional
+        Columns of the two ends of a confidence interval that contains the label, in label units.
+    level : float, default=0.95
+        Level of that interval. Set it to 0.6827 for errors of one σ.
+    weight : str, optional
+        Column of the importance of each row, which is independent of its noise. Use it if some
+        rows matter more than others.
 
-    Raises:
-        ValueError: More than one kind of error bar is named, or a column twice.
+    Raises
+    ------
+    ValueError
+        If more than one kind of error bar is given, or one column is named twice.
 
-    Example:
-        >>> Target("y", interval=("low", "high"), weight="importance").names
-        ['y', 'low', 'high', 'importance']
+    Examples
+    --------
+    >>> Target("y", interval=("low", "high"), weight="importance").names
+    ['y', 'low', 'high', 'importance']
     """
 
     name: str
@@ -64,8 +68,7 @@ class Target:
         given = [n for n in ("variance", "std", "interval") if getattr(self, n) is not None]
         if len(given) > 1:
             raise ValueError(
-                "an error bar is a variance, a standard deviation or an interval; got "
-                f"{' and '.join(given)}"
+                f"at most one of variance, std and interval can be given; got {' and '.join(given)}"
             )
         validation.real_number(
             "level", self.level, validation.Range(0.0, limit=1.0, open_below=True)
@@ -77,23 +80,23 @@ class Target:
 
     @property
     def error_bars(self) -> list[str]:
-        """The columns that hold them, by name; none, one, or the two of an interval."""
+        """Columns of the error bar: none, one, or the two ends of an interval."""
         return [n for n in (self.variance, self.std, *(self.interval or ())) if n is not None]
 
     @property
     def names(self) -> list[str]:
-        """Of all these columns."""
+        """All columns that are named."""
         weight = [] if self.weight is None else [self.weight]
         return [self.name, *self.error_bars, *weight]
 
     def labels(self, part: Part) -> Floats:
-        """NaN where there is none."""
+        """Return the labels of a part, with NaN for missing labels."""
         y = part.numbers(self.name)
         part.refuse(self.name, np.isinf(y), "finite")
         return y
 
     def variances(self, part: Part) -> Floats | None:
-        """σ², NaN where the cell is missing; None if no column has it."""
+        """Return σ² of each label, with NaN for missing error bars; None without error bars."""
         if self.interval is not None:
             ends = self.ends(part)
             assert ends is not None
@@ -104,16 +107,22 @@ class Target:
         if not self.error_bars:
             return None
         bar = part.numbers(self.error_bars[0])
-        part.refuse(self.error_bars[0], bar < 0, "0 or more, as an error bar is")
+        part.refuse(self.error_bars[0], bar < 0, "non-negative, because it is an error bar")
         most = LARGEST**2 if self.std is None else LARGEST
-        wanted = f"at most {most:g}, or inf for a label to ignore"
-        part.refuse(self.error_bars[0], (bar > most) & np.isfinite(bar), wanted)
+        expected = f"at most {most:g}, or inf for a label to ignore"
+        part.refuse(self.error_bars[0], (bar > most) & np.isfinite(bar), expected)
         return bar if self.std is None else np.square(bar)
 
     def refuse_extremes(
         self, part: Part, y: Floats, variance: Floats | None, weight: Floats | None
     ) -> None:
-        """Refuse labels whose powers overflow, but for those that count for nothing."""
+        """Check that the powers of labels do not overflow, except for labels without weight.
+
+        Raises
+        ------
+        ValueError
+            If a label is too large in magnitude.
+        """
         huge = np.abs(y) > LARGEST
         if variance is not None:
             huge &= ~np.isinf(variance)
@@ -122,27 +131,30 @@ class Target:
         part.refuse(self.name, huge, f"at most {LARGEST:g} in magnitude")
 
     def ends(self, part: Part) -> Floats | None:
-        """The ends of the intervals, (N, 2), NaN where a cell is missing; None without any."""
+        """Return the ends of the intervals, (N, 2), with NaN for missing cells; or None."""
         if self.interval is None:
             return None
         low, high = (part.numbers(name) for name in self.interval)
         for name, end in zip(self.interval, (low, high), strict=True):
             part.refuse(name, np.isinf(end), "finite")
-        wanted = (
+        expected = (
             f"at least as large as {shortened(self.interval[0])}, the lower end of the interval"
         )
-        part.refuse(self.interval[1], high < low, wanted)
+        part.refuse(self.interval[1], high < low, expected)
         return np.stack([low, high], axis=1)
 
     def require_inside(self, source: object, y: Floats, ends: Floats | None) -> None:
-        """Refuse intervals that do not hold their labels, such as distances from the labels.
+        """Check that intervals contain their labels, and are not distances from the labels.
 
-        At least 20 intervals must be known to be judged. At most 10% of the labels may lie outside
-        their interval. Intervals that contain 0 must not be mirror images about 0, nor have
-        midpoints that do not go with the labels (a rank correlation below 0.25).
+        Fewer than 20 known intervals are not checked. At most 10% of the labels may lie outside
+        their intervals. If nearly all intervals contain 0, their midpoints must have a rank
+        correlation of at least 0.25 with the labels. Intervals must not be symmetric about 0,
+        unless the labels are 0.
 
-        Raises:
-            ValueError: They do; the message says how to compute the ends.
+        Raises
+        ------
+        ValueError
+            If the intervals fail the check. The message explains how to compute their ends.
         """
         if self.interval is None or ends is None:
             return
@@ -156,24 +168,24 @@ class Target:
         around_zero = np.mean((low <= 0) & (high >= 0)) >= NEARLY_ALL
         middle = low + high
         varied = np.ptp(middle) > 0 and np.ptp(y) > 0
-        elsewhere = varied and rank_correlation(middle, y) < ALONG_WITH_LABELS
-        if outside <= MAX_OUTSIDE * len(y) and not mirrored and not (around_zero and elsewhere):
+        unrelated = varied and rank_correlation(middle, y) < MIN_CORRELATION
+        if outside <= MAX_OUTSIDE * len(y) and not mirrored and not (around_zero and unrelated):
             return
         names = list(map(shortened, self.interval))
         label = shortened(self.name)
-        found = f"{outside:,} of {len(y):,} labels {label} lie outside"
+        problem = f"{outside:,} of {len(y):,} labels {label} lie outside"
         if around_zero:
-            found = f"they look like − and + errors, on both sides of 0, and {found}"
+            problem = f"they look like − and + errors, on both sides of 0, and {problem}"
         raise ValueError(
             Message(
-                "{source}: {names} must be the ends of intervals that hold the labels; {found}. If "
-                "they are distances from the label, add columns with the ends to the table, "
-                "{label} minus the lower distance and {label} plus the upper one, and name these, "
-                "with {level} for errors of one σ; or, in Python, let biv.labels.asymmetric make "
-                "labels and variances of the distances{see}",
+                "{source}: {names} must be the ends of intervals that contain the labels; "
+                "{problem}. If the columns are distances from the label, add two columns to the "
+                "table, {label} minus the lower distance and {label} plus the upper distance, and "
+                "pass their names, with {level} for errors of one σ. In Python, "
+                "biv.labels.asymmetric computes labels and variances from the distances{see}",
                 source=source,
                 names=" and ".join(names),
-                found=found,
+                problem=problem,
                 label=label,
                 level=Setting("level", 0.6827),
                 see=argument_hint("variance"),
@@ -181,9 +193,9 @@ class Target:
         )
 
     def weights(self, part: Part) -> Floats | None:
-        """Of the rows; None if no column has them."""
+        """Return the weights of the rows; None without a column of weights."""
         if self.weight is None:
             return None
         weight = part.numbers(self.weight)
-        part.refuse(self.weight, ~(weight >= 0) | np.isinf(weight), "0 or more, and finite")
+        part.refuse(self.weight, ~(weight >= 0) | np.isinf(weight), "non-negative and finite")
         return weight

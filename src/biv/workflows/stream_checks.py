@@ -10,6 +10,7 @@ from biv._utils.warnings import warn
 from biv._utils.wording import Message, Setting
 from biv.losses import registry
 from biv.tables import Target
+from biv.tables.labelled import left_out_message
 from biv.tables.row_groups import RowGroups, assign_row_groups
 from biv.tables.survey import Rows, Survey
 from biv.training.ranks import Ranks
@@ -111,7 +112,7 @@ def require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequ
 def warn_about_missing(survey: Survey, target: Target) -> None:
     """Warn about rows without a label and labels without a variance."""
     if survey.unlabelled:
-        warn(f"{survey.unlabelled:,} rows have no {shortened(target.name)} and were left out")
+        warn(left_out_message(survey.unlabelled, target.name))
     if survey.unknown:
         warn(
             f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
