@@ -120,11 +120,13 @@ def test_a_warning_of_a_fit_is_worded_for_both(tmp_path, capsys):
     path = table(tmp_path)
     data = read_table(path, target="y", target_std="s")
     model = biv.BIVRegressor(members=2, folds=2, max_epochs=1, random_state=0)
-    wanted = "the last of max_epochs=1 epochs was the best: with more, or a larger learning_rate,"
+    wanted = "the last of max_epochs=1 epochs was the best: more epochs, or a larger learning_rate,"
     with pytest.warns(UserWarning, match=wanted):
         model.fit(data.x, data.y, y_var=data.variance)
     small = ("--members", "2", "--max-epochs", "1", "--no-report", "--out", tmp_path / "m")
     with warnings.catch_warnings():
         assert main([str(word) for word in ("train", path, *COLUMNS, *small)]) == 0
     told = capsys.readouterr().err
-    assert "the last of --max-epochs 1 epochs was the best: with more it may become better" in told
+    assert (
+        "the last of --max-epochs 1 epochs was the best: more epochs may improve the model" in told
+    )

@@ -295,7 +295,10 @@ def test_bad_input(command, lines, options, message, here, capsys):
             [*COLUMNS, "--loss", "cutoff", "--threshold", "-1"],
             "--threshold must be a finite number > 0; got -1",
         ),
-        ([*COLUMNS, "--loss", "cutoff", "--threshold", "1e-9"], "--loss cutoff keeps no label"),
+        (
+            [*COLUMNS, "--loss", "cutoff", "--threshold", "1e-9"],
+            "--loss cutoff needs a label with a variance below --threshold 1e-09",
+        ),
         ([*COLUMNS, "--jobs", "0"], "--jobs must be 1 or more, or -1 for all cores; got 0"),
     ],
 )
@@ -685,7 +688,9 @@ def test_what_cannot_be_is_said(capsys):
     frame.to_csv("large.csv", index=False)
     columns = ["--target", "y", "--target-std", "y_err", "--keep", "x"]
     assert run("train", "large.csv", *columns, *SMALL, "--out", "a") == 0
-    assert "would be below 0, which cannot be" in " ".join(capsys.readouterr().out.split())
+    assert "to the true labels is negative, which is impossible" in " ".join(
+        capsys.readouterr().out.split()
+    )
     frame.assign(y_err=np.exp(frame["y"])).to_csv("related.csv", index=False)
     assert run("train", "related.csv", *columns, *SMALL, "--out", "b") == 0
     shown = capsys.readouterr().out.replace("\n", " ")

@@ -145,9 +145,9 @@ def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypa
         (lambda told: told["settings"].update(members=2**70), "members"),
         (lambda told: told["settings"].update(loss=["biv"]), "loss must be str; got array"),
         (lambda told: told["network"].update(widths=[10**9, 10**9]), "a network must have"),
-        (lambda told: told.update(epoch=9), "scores must have one of the chosen epoch, 9"),
-        (lambda told: told["columns"].pop(), "columns give 3 features; the networks have"),
-        (lambda told: told["story"].update(tau2=[]), "every list of outputs must have 1"),
+        (lambda told: told.update(epoch=9), "scores must have one for the chosen epoch, 9"),
+        (lambda told: told["columns"].pop(), r"the networks must have 3 features; got \[6\]"),
+        (lambda told: told["story"].update(tau2=[]), r"every list must have one entry per output \(1\); got"),
     ],
 )  # fmt: skip
 def test_what_a_model_file_holds_is_validated(change, message, tmp_path):

@@ -147,8 +147,8 @@ def slipped(folder):
 @pytest.mark.parametrize(
     ("option", "column", "other", "held"),
     [
-        ("--target-var", "e", "v", "standard deviations, σ, .* give it as --target-std"),
-        ("--target-std", "v", "e", "variances, σ², .* give it as --target-var"),
+        ("--target-var", "e", "v", "standard deviations, σ, .* pass it as --target-std"),
+        ("--target-std", "v", "e", "variances, σ², .* pass it as --target-var"),
         ("--target-std", "e", "v", None),
         ("--target-var", "v", "e", None),
     ],

@@ -67,7 +67,7 @@ def test_what_was_found_out_is_saved(half_as_large, tmp_path):
 def test_error_bars_that_say_nothing_are_not_believed():
     x, y, std, _ = table(400)
     wrong = 80 - std  # small where the noise is large
-    with pytest.warns(UserWarning, match="the error bars explain nothing of") as said:
+    with pytest.warns(UserWarning, match="the error bars do not explain the residuals") as said:
         model = biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=wrong)
     assert said[0].filename == __file__
     assert model.variance_factor_ < 0
@@ -92,7 +92,7 @@ def test_unknown_variances_are_known_to_a_score_too():
     _, two = whole.predict(x, return_std=True, y_var=filled)
     np.testing.assert_allclose(one, two)
     plain = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    with pytest.raises(ValueError, match="fit with unknown_variance='median'"):
+    with pytest.raises(ValueError, match="fit the model with unknown_variance='median'"):
         plain.score(x, y, y_std=gaps)
 
 
@@ -116,7 +116,7 @@ def test_unknown_variances(how):
     y_std[:200] = std[:200]
     model = biv.BIVRegressor(**SMALL, unknown_variance=how)
     with pytest.warns(
-        UserWarning, match=r"the variance of \d+ of 600 labels is unknown, and was"
+        UserWarning, match=r"the variance of \d+ of 600 labels is unknown and was set to"
     ) as said:
         model.fit(x, y, y_std=y_std)
     assert {warning.filename for warning in said} == {__file__}  # where fit was called
@@ -148,7 +148,7 @@ def test_a_row_of_no_importance_is_not_there():
 def test_labels_to_ignore_stay_so_when_error_bars_are_not_believed():
     x, y, std, _ = table(400)
     wrong = np.where(np.arange(400) < 50, np.inf, 80 - std)
-    with pytest.warns(UserWarning, match="the error bars explain nothing of the residuals"):
+    with pytest.warns(UserWarning, match="the error bars do not explain the residuals"):
         model = biv.BIVRegressor(**SMALL, calibrate_variance=True).fit(x, y, y_std=wrong)
     assert model.effective_sample_size_ == pytest.approx(350)
 
@@ -166,9 +166,9 @@ def test_the_variance_of_a_missing_label_is_not_looked_at():
 @pytest.mark.parametrize(
     ("real", "given", "said"),
     [
-        ("std", "y_var", "y_var seems to hold standard deviations, σ, .*: give it as y_std"),
-        ("variance", "y_std", "y_std seems to hold variances, σ², .*: give it as y_var"),
-        ("precision", "y_var", "y_var seems to hold 1/σ², .*: give its inverse as y_var"),
+        ("std", "y_var", "y_var seems to hold standard deviations, σ, .*: pass it as y_std"),
+        ("variance", "y_std", "y_std seems to hold variances, σ², .*: pass it as y_var"),
+        ("precision", "y_var", "y_var seems to hold 1/σ², .*: pass its inverse as y_var"),
     ],
 )
 def test_error_bars_that_are_something_else_are_told(real, given, said):
@@ -196,7 +196,7 @@ def test_error_bars_larger_than_the_noise_are_told_where_their_factor_looks_righ
     rng = np.random.default_rng(0)
     x, std = rng.normal(size=(800, 2)), rng.uniform(0.35, 0.65, size=800)
     y = x[:, 0] + std * rng.normal(size=800)
-    with pytest.warns(ErrorBarWarning, match="error to the true labels would be below 0") as said:
+    with pytest.warns(ErrorBarWarning, match="error to the true labels is negative") as said:
         model = biv.BIVRegressor(**SMALL).fit(x, y, y_var=std)
     assert said[-1].filename == __file__
     low, high = model.variance_factor_interval_

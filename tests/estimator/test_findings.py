@@ -75,14 +75,16 @@ def followed(finding, pred, target, column, taken):
     if finding.kind == "factor":
         return judge(pred, target, variance, taken, calibrated=finding.factor.value)
     if finding.kind == "misread":
-        held = next(k for k in INSTEAD if f"seems to hold {INSTEAD[k][0]}, by" in finding.text)
+        held = next(
+            k for k in INSTEAD if f"seems to hold {INSTEAD[k][0]}, judging by" in finding.text
+        )
         _, do, instead = INSTEAD[held]
         return judged(pred, target, 1 / column if "inverse" in do else column, instead)
     assert finding.kind == "placeholders"
     values, counts = np.unique(column, return_counts=True)
     unknown = np.isin(column, values[counts >= 3])
-    assert ("If so, fit without error bars" in finding.text) == unknown.all()
-    assert ("choose with unknown_variance what takes its place" in finding.text) != unknown.all()
+    assert ("In that case, fit without error bars" in finding.text) == unknown.all()
+    assert ("choose its replacement with unknown_variance" in finding.text) != unknown.all()
     return judge(pred, target, np.where(unknown, np.nan, variance), taken)
 
 

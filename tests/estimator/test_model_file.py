@@ -100,7 +100,9 @@ def test_other_files_are_not_models(fitted, tmp_path):
         model_file.write(tmp_path / "bad", *spoiled)
         with pytest.raises(ValueError, match="bad is not a model, or is damaged"):
             biv.BIVRegressor.load(tmp_path / "bad")
-    with pytest.raises(ValueError, match="good were made by biv itself: leave model out"):
+    with pytest.raises(
+        ValueError, match="good was fitted without a function as model: leave model out"
+    ):
         biv.BIVRegressor.load(tmp_path / "good", model=nn.Linear)
     with pytest.raises(FileNotFoundError, match="nowhere is not a file"):
         biv.BIVRegressor.load(tmp_path / "nowhere")

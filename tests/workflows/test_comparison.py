@@ -425,7 +425,7 @@ def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
     right = compare(LabelledTable.read(path, Target("y", variance="s")), folds=2)
     assert right.useful is True
     assert right.finding.kind == "consistent"
-    assert "Finding about the error bars: the residuals of rows left out agree" in " ".join(
+    assert "Finding about the error bars: the residuals of held-out rows agree" in " ".join(
         report.text(right.record()).split()
     )
 

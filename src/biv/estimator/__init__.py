@@ -1,10 +1,10 @@
-"""The scikit-learn estimator, and what a fit finds out about its labels."""
+"""Scikit-learn estimator for labels with error bars."""
 
 try:
     import sklearn  # noqa: F401
 except ModuleNotFoundError as error:
     raise ImportError(
-        "BIVRegressor needs scikit-learn: pip install scikit-learn, or biv[sklearn]"
+        "BIVRegressor needs scikit-learn: run pip install scikit-learn, or install biv[sklearn]"
     ) from error
 
 from biv.estimator.findings import ErrorBarWarning

@@ -1,4 +1,4 @@
-"""The columns of a fit: which to leave out, which to warn of, and which to keep by name."""
+"""Columns of a fit: identifiers to leave out, copies of the label to warn of, exceptions."""
 
 from __future__ import annotations
 
@@ -13,40 +13,53 @@ from biv._utils.warnings import warn
 from biv.preprocessing.encoder import MISSING, Categorical, FeatureEncoder, Numeric, columns_of
 from biv.preprocessing.leakage import is_identifier, label_copies
 
-MANY_CATEGORIES = 100  # in more than half of the filled cells: an identifier?
+MANY_CATEGORIES = 100  # more than these and than half of the filled cells: maybe an identifier
 
 
 def column_names(X: Any, features: int, keep: Any) -> Sequence[Any]:
-    """Return the names of the columns of a frame, or their places in an array.
+    """Return the names of the columns of a frame, or their indices in an array.
 
-    Args:
-        X: Frame or array.
-        features: Number of its columns.
-        keep: Names of columns to keep.
+    Parameters
+    ----------
+    X : DataFrame or array-like
+        Features.
+    features : int
+        Number of columns.
+    keep : sequence of str
+        Names of columns to keep.
 
-    Raises:
-        ValueError: `keep` is no list, or names a column that X lacks.
+    Returns
+    -------
+    sequence
+        Names or indices.
+
+    Raises
+    ------
+    ValueError
+        `keep` is not a list, or names a column that X does not have.
     """
     names = list(X.columns) if hasattr(X, "columns") else []
-    known, found = frozenset(names), shortened(keep)
+    known, got = frozenset(names), shortened(keep)
     if not isinstance(keep, str):
-        with suppress(TypeError):  # it is no list, or a name in it cannot be hashed
-            lost = [name for name in keep if name not in known]
-            if not lost:
+        with suppress(TypeError):  # keep is not a list, or a name in it cannot be hashed
+            missing = [name for name in keep if name not in known]
+            if not missing:
                 return names or range(features)
-            found = f"{shortened(lost[0])}, which X lacks"
-    raise ValueError(f"keep must be a list of names of columns of a frame; got {found}")
+            got = f"{shortened(missing[0])}, which is not a column of X"
+    raise ValueError(f"keep must be a list of column names of a frame; got {got}")
 
 
 class ManyCategoriesWarning(UserWarning):
-    """A column has so many categories that it may be an identifier."""
+    """Warning of a column with so many categories that it may be an identifier."""
 
 
 def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]) -> FeatureEncoder:
-    """Leave out columns of text that look like identifiers, but for those to keep.
+    """Return the encoder without columns of text that look like identifiers, except `keep`.
 
-    Raises:
-        ValueError: No column is left.
+    Raises
+    ------
+    ValueError
+        No column is left.
     """
     left_out = {}
     for place, rule in enumerate(encoder.columns):
@@ -63,11 +76,13 @@ def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]
         elif count > max(MANY_CATEGORIES, filled / 2):
             warn(
                 f"column {quoted} has {count} categories in {filled} filled cells, and each "
-                "becomes a column: is it an identifier, or numbers read as text?",
+                "becomes a feature: check whether it is an identifier, or numbers read as text",
                 ManyCategoriesWarning,
             )
     if len(left_out) == len(encoder.columns):
-        raise ValueError(f"X must have a column to learn from; {'; '.join(left_out.values())}")
+        raise ValueError(
+            f"X must have a column that is not left out; {'; '.join(left_out.values())}"
+        )
     for message in left_out.values():
         warn(message)
     return encoder.ignoring(left_out)
@@ -80,10 +95,10 @@ def warn_of_copies(
     y: npt.NDArray[Any],
     keep: Sequence[Any],
 ) -> None:
-    """Warn of numeric columns that order the rows as a label does, but for those to keep."""
+    """Warn of numeric columns that order the rows as a label does, except `keep`."""
     numbers = [k for k, rule in enumerate(encoder.columns) if isinstance(rule, Numeric)]
-    asked = [k for k in numbers if names[k] not in keep]
-    columns = [(names[place], values) for place, values in columns_of(table, asked)]
+    checked = [k for k in numbers if names[k] not in keep]
+    columns = [(names[place], values) for place, values in columns_of(table, checked)]
     for label in y.T:
         for name, correlation in label_copies(columns, label).items():
             quoted = shortened(name)

@@ -1,4 +1,4 @@
-"""What the out-of-fold predictions of a fit say about its labels and their error bars."""
+"""Diagnostics of the labels and error bars of a fit, from its out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from biv.estimator.error_bars import Factor
 
 
 class DiagnosticsJson(TypedDict):
-    """A :class:`LabelDiagnostics` in JSON."""
+    """JSON form of :class:`LabelDiagnostics`."""
 
     tau2: list[NonNegative]
     effective_sample_size: NonNegative
@@ -22,7 +22,7 @@ class DiagnosticsJson(TypedDict):
 
 
 class LabelDiagnostics(NamedTuple):
-    """Estimates about the labels of a fit; see the attributes of :class:`biv.BIVRegressor`.
+    """Diagnostics of the labels of a fit; :class:`biv.BIVRegressor` documents each attribute.
 
     Every list has one entry per output. The last three are None without error bars.
     """
@@ -34,12 +34,12 @@ class LabelDiagnostics(NamedTuple):
     unknown_variance: list[float] | None
 
     @classmethod
-    def joined(cls, each: Sequence[LabelDiagnostics]) -> LabelDiagnostics:
+    def joined(cls, parts: Sequence[LabelDiagnostics]) -> LabelDiagnostics:
         """Return the diagnostics of several outputs as those of one fit."""
-        sizes = [(own.effective_sample_size, len(own.tau2)) for own in each]
+        sizes = [(part.effective_sample_size, len(part.tau2)) for part in parts]
 
         def all_of(name: str) -> Any:
-            lists = [getattr(own, name) for own in each]
+            lists = [getattr(part, name) for part in parts]
             return None if lists[0] is None else [value for values in lists for value in values]
 
         return cls(
@@ -50,7 +50,7 @@ class LabelDiagnostics(NamedTuple):
 
     @classmethod
     def from_json(cls, content: DiagnosticsJson) -> LabelDiagnostics:
-        """Return the diagnostics that a file holds; null, which JSON has for NaN, is NaN again."""
+        """Return the diagnostics stored in a file. JSON stores NaN as null."""
 
         def rows(kind: Any, values: Any) -> Any:
             if values is None:

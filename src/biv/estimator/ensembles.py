@@ -1,4 +1,4 @@
-"""How the ensemble of one output is trained: the settings, and what follows from them."""
+"""Training of the ensemble of one output: settings, and the schedule derived from them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from biv.estimator.networks import Network, NetworkFunction, default_learning_ra
 from biv.losses.modules import VarianceLoss
 from biv.training import CrossFit, Schedule, Triplets, cross_fit
 
-PILOT_EPOCHS, PILOT_STEPS = 12, 96  # of a pilot: at most 12 epochs, or more to make 96 steps
-PILOT_FOLDS = 4  # at most: each member of a pilot learns from three quarters of the rows
-USUAL_BATCH, SMALLEST_BATCH, STEPS = 256, 32, 24  # an epoch of a small table has so many steps
-EPOCH_ROWS = 1 << 16  # of a large table
-MIN_EPOCHS, PATIENT_STEPS = 4, 96
+PILOT_EPOCHS, PILOT_STEPS = 12, 96  # a pilot has 12 epochs, or more to make 96 steps
+PILOT_FOLDS = 4  # at most; then each member of a pilot is trained on three quarters of the rows
+USUAL_BATCH, SMALLEST_BATCH = 256, 32
+STEPS = 24  # per epoch; the batches of a small table are made smaller to reach it
+EPOCH_ROWS = 1 << 16  # rows per epoch of a large table
+MIN_EPOCHS, PATIENT_STEPS = 4, 96  # patience: 4 epochs, or more to make 96 steps
 WEIGHT_DECAY = 0.01
 AVERAGING = 2.0  # chosen on noisy held-out labels
 
@@ -22,18 +23,31 @@ AVERAGING = 2.0  # chosen on noisy held-out labels
 class EnsembleSettings:
     """Settings of the ensembles of one model; :class:`biv.BIVRegressor` documents them.
 
-    Attributes:
-        model: "ensemble", "paper", or a function that makes a network.
-        members: Number of networks.
-        folds: Number of parts that the rows are dealt into.
-        max_epochs: Largest number of passes over the rows.
-        patience: Epochs without a better score before training stops; None follows the table.
-        batch_size: Rows per step; None follows the table.
-        learning_rate: Learning rate of AdamW; None follows the network.
-        weight_decay: Weight decay of AdamW.
-        seed: Seed of folds, first parameters and orders.
-        threads: Number of threads to train on.
-        progress: Whether to show a bar on a terminal.
+    Attributes
+    ----------
+    model : {"ensemble", "paper"} or callable, default="ensemble"
+        Architecture, or a function that returns a network.
+    members : int, default=16
+        Number of networks.
+    folds : int, default=8
+        Number of folds of the rows.
+    max_epochs : int, default=100
+        Maximum number of epochs.
+    patience : int or None, default=None
+        Number of epochs without a better score before training stops. None depends on the number
+        of rows.
+    batch_size : int or None, default=None
+        Number of rows per step. None depends on the number of rows.
+    learning_rate : float or None, default=None
+        Learning rate of AdamW. None depends on the network.
+    weight_decay : float, default=0.01
+        Weight decay of AdamW.
+    seed : int, default=0
+        Seed of folds, initial parameters and orders of rows.
+    threads : int, default=1
+        Number of threads for training.
+    progress : bool, default=False
+        Whether to show a progress bar on a terminal.
     """
 
     model: str | NetworkFunction = "ensemble"
@@ -49,7 +63,7 @@ class EnsembleSettings:
     progress: bool = False
 
     def rate(self, network: Network) -> float:
-        """Return the learning rate of a network."""
+        """Return the learning rate for a network."""
         if self.learning_rate is not None:
             return self.learning_rate
         return default_learning_rate(self.model, network)
@@ -65,13 +79,24 @@ class EnsembleSettings:
     ) -> CrossFit:
         """Train an ensemble on the rows of one output.
 
-        Args:
-            network: How its networks are made.
-            rows: Scaled features and labels; with fewer rows than folds, each row is a fold.
-            loss: Loss of all members; ε in units of the label variance.
-            pilot: Whether to train fewer members for a few epochs only. Their out-of-fold
-                predictions decide about the network, ε and the error bars of the full ensemble.
-            checkpoint: File to resume from and to save to.
+        Parameters
+        ----------
+        network : Network
+            Specification of the members.
+        rows : Triplets
+            Scaled features and labels. With fewer rows than folds, each row is a fold.
+        loss : VarianceLoss
+            Loss of all members, with ε in units of the label variance.
+        pilot : bool, default=False
+            Whether to train fewer members for a few epochs only. Their out-of-fold predictions
+            decide about the network, ε and the error bars of the full ensemble.
+        checkpoint : Path or None, default=None
+            File to resume from and to save to.
+
+        Returns
+        -------
+        CrossFit
+            Trained members, with their out-of-fold predictions.
         """
         folds = min(self.folds, len(rows), PILOT_FOLDS if pilot else len(rows))
         size, steps = self._batches(len(rows), folds)
@@ -103,10 +128,11 @@ class EnsembleSettings:
         )
 
     def _batches(self, rows: int, folds: int) -> tuple[int, int]:
-        """Return the rows per batch and the batches per epoch of each member."""
-        learned = rows - -(-rows // folds)
-        size = self.batch_size or min(USUAL_BATCH, max(SMALLEST_BATCH, learned // STEPS))
-        steps = -(-learned // size)
+        """Return the number of rows per batch and of batches per epoch of each member."""
+        training_rows = rows - -(-rows // folds)
+        size = self.batch_size or min(USUAL_BATCH, max(SMALLEST_BATCH, training_rows // STEPS))
+        steps = -(-training_rows // size)
         if self.batch_size is None:
-            size = -(-learned // steps)  # all alike: a small last one would count as much as others
+            # Equal batches: a small last one would have the same influence as the others.
+            size = -(-training_rows // steps)
         return size, steps

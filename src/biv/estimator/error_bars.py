@@ -1,4 +1,4 @@
-"""What a user says of the labels' noise, as variances of the labels' shape; and what is unknown."""
+"""Error bars as the user passes them, read as variances of the shape of the labels."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from biv._utils.pages import argument_hint
 Array = npt.NDArray[Any]
 
 ARGUMENTS = {"variance": "y_var", "std": "y_std"}
-ROWS_SHOWN = 5  # of those that an error or a warning names
-MIN_LABELS = 3  # labels that a slope can be told from
-SURE = 3.0  # standard errors
+ROWS_SHOWN = 5  # maximum number of rows that a message lists
+MIN_LABELS = 3  # minimum number of labels for a slope
+SURE = 3.0  # standard errors of a deviation that counts as certain
 INTERVAL = 1.96  # standard errors to each side: 95%
 
 
 class ErrorBars(NamedTuple):
-    """The noise variances of some labels.
+    """Noise variances of labels.
 
-    Attributes:
-        variance: σ², (N, D), in squared units of y; +inf where a label is missing, NaN where the
-            variance is unknown.
-        name: What the user called them: "y_var" or "y_std".
+    Attributes
+    ----------
+    variance : ndarray of shape (N, D)
+        σ² in squared units of y; +inf where a label is missing, NaN where σ² is unknown.
+    name : {"y_var", "y_std"}
+        Argument that the user passed them as.
     """
 
     variance: Array
@@ -35,41 +37,53 @@ class ErrorBars(NamedTuple):
 
     @property
     def taken(self) -> str:
-        """What they were given as: "variance" or "std"."""
+        """Quantity that they were passed as: "variance" or "std"."""
         return next(taken for taken, name in ARGUMENTS.items() if name == self.name)
 
     @property
     def unknown(self) -> npt.NDArray[np.bool_]:
-        """Which labels have no variance."""
+        """Mask of the labels whose variance is unknown."""
         return np.isnan(self.variance)
 
-    def rows(self, which: Array, output: int) -> ErrorBars:
-        """Return those of some rows and one output."""
-        return ErrorBars(self.variance[which, output, None], self.name)
+    def rows(self, index: Array, output: int) -> ErrorBars:
+        """Return the error bars of some rows and one output."""
+        return ErrorBars(self.variance[index, output, None], self.name)
 
     def filled(self, values: npt.ArrayLike) -> Array:
-        """The variances, with these in the place of the unknown ones."""
+        """Return the variances with these values in place of the unknown ones."""
         return np.where(self.unknown, values, self.variance)
 
 
 def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
-    """σ² from either of the two, None from neither.
+    """Return the error bars of labels, or None if neither `y_var` nor `y_std` is given.
 
-    Args:
-        y: Labels, (N,) or (N, D); NaN is a missing one, whose variance is not looked at.
-        y_var: σ², as y; or (N,) or (N, 1) for all labels of a row; or one number for all.
-        y_std: σ, likewise.
+    Parameters
+    ----------
+    y : ndarray of shape (N,) or (N, D)
+        Labels. The variance of a missing label (NaN) is ignored.
+    y_var : array-like of the shape of y, (N,) or (N, 1), or float, or None
+        σ²; (N,) and (N, 1) hold one variance per row, and a number applies to all labels.
+    y_std : array-like of the same shapes, or float, or None
+        σ.
 
-    Raises:
-        ValueError: Both are given, a shape is another, or a value is negative.
+    Returns
+    -------
+    ErrorBars or None
+        Variances of the labels.
 
-    Example:
-        >>> bars = read(np.array([3.0, np.nan]), None, [0.5, np.nan])
-        >>> bars.variance.tolist(), bars.name
-        ([[0.25], [inf]], 'y_std')
+    Raises
+    ------
+    ValueError
+        Both are given, the shape is invalid, or a value is negative or out of range.
+
+    Examples
+    --------
+    >>> bars = read(np.array([3.0, np.nan]), None, [0.5, np.nan])
+    >>> bars.variance.tolist(), bars.name
+    ([[0.25], [inf]], 'y_std')
     """
     if y_var is not None and y_std is not None:
-        raise ValueError(f"give y_var or y_std, not both{argument_hint('y_var')}")
+        raise ValueError(f"pass y_var or y_std, not both{argument_hint('y_var')}")
     name, given = ("y_var", y_var) if y_std is None else ("y_std", y_std)
     if given is None:
         return None
@@ -86,47 +100,52 @@ def read(y: Array, y_var: Any, y_std: Any) -> ErrorBars | None:
     value = np.where(np.isnan(labels), np.inf, value)
     if (value < 0).any():
         raise ValueError(
-            f"{name} must be at least 0; got less in {_rows(value < 0)}{argument_hint(name)}"
+            f"{name} must not be negative; got a negative value in {_rows(value < 0)}"
+            f"{argument_hint(name)}"
         )
     _refuse_extremes(name, value)
     return ErrorBars(value if name == "y_var" else value**2, name)
 
 
 def _refuse_extremes(name: str, value: Array) -> None:
-    """Raise where σ² would not be finite, or 0 where σ is not."""
+    """Raise if σ² would overflow, or become 0 although σ is positive."""
     limit = arrays.LARGEST if name == "y_std" else arrays.LARGEST**2
     huge = np.isfinite(value) & (value > limit)
     if huge.any():
         raise ValueError(
-            f"{name} must be at most {limit:g}, or +inf for a label to ignore; got more in "
-            f"{_rows(huge)}{argument_hint(name)}"
+            f"{name} must be at most {limit:g}, or +inf for a label to ignore; got a larger value "
+            f"in {_rows(huge)}{argument_hint(name)}"
         )
-    lost = (value > 0) & (value < 1 / limit)
-    if lost.any():
+    tiny = (value > 0) & (value < 1 / limit)
+    if tiny.any():
         raise ValueError(
-            f"{name} must be 0 or at least {1 / limit:g}, for its square to be above 0; got less "
-            f"in {_rows(lost)}: choose another unit{argument_hint(name)}"
+            f"{name} must be 0 or at least {1 / limit:g}, so that its square is not 0; got a "
+            f"smaller value in {_rows(tiny)}: choose another unit{argument_hint(name)}"
         )
 
 
-def require_known(bars: ErrorBars | None, how: str = "") -> None:
-    """Raise where a variance is unknown.
+def require_known(bars: ErrorBars | None, advice: str = "") -> None:
+    """Check that no variance is unknown.
 
-    Raises:
-        ValueError: A variance is unknown; the message names the first rows and ends with `how`.
+    Raises
+    ------
+    ValueError
+        A variance is unknown; the message names the first rows and ends with `advice`.
     """
     if bars is not None and bars.unknown.any():
         raise ValueError(
-            f"{bars.name} must not be NaN; got it in {_rows(bars.unknown)}{how}"
+            f"{bars.name} must not be NaN; got NaN in {_rows(bars.unknown)}{advice}"
             f"{argument_hint(bars.name)}"
         )
 
 
 def require_finite(variance: Array, name: str) -> None:
-    """Raise for a new label of infinite variance, which no standard deviation describes.
+    """Check that no new label has an infinite variance; its standard deviation has no meaning.
 
-    Raises:
-        ValueError: It names the first rows.
+    Raises
+    ------
+    ValueError
+        A variance is infinite; the message names the first rows.
     """
     if (infinite := np.isinf(variance)).any():
         raise ValueError(
@@ -143,31 +162,33 @@ def _rows(bad: Array) -> str:
 
 
 def medians(bars: ErrorBars) -> Array:
-    """The median of the known finite variances of each output, (D,).
+    """Return the median of the known finite variances of each output, (D,).
 
-    Raises:
-        ValueError: An output has none.
+    Raises
+    ------
+    ValueError
+        An output has none.
     """
     known = np.where(np.isfinite(bars.variance), bars.variance, np.nan)
     if np.isnan(known).all(axis=0).any():
         raise ValueError(
-            f"{bars.name} must be known of some labels of every output; got none: without error "
-            f"bars, leave it out{argument_hint(bars.name)}"
+            f"{bars.name} must be known for at least one label of every output; got none: leave "
+            f"it out if there are no error bars{argument_hint(bars.name)}"
         )
     return np.nanmedian(known, axis=0)
 
 
 def common_variance(residual: Array, tau2: float, known: Array) -> float:
-    """The noise variance that labels with these residuals share: their mean square less τ².
+    """Return the noise variance that labels with these residuals share: their mean square − τ².
 
-    No less than the lowest tenth of the variances that are known: a few residuals that happen to be
-    small do not make labels that nothing is known of the best of all.
+    The estimate is at least the 10% quantile of the known variances. Otherwise a few residuals that
+    are small by chance could make labels of unknown variance the most trusted ones.
     """
     return max(float(np.mean(residual**2)) - tau2, float(np.quantile(known, 0.1)))
 
 
 class Factor(NamedTuple):
-    """By what factor variances seem to be off, and the 95% interval of that."""
+    """Factor that variances should be multiplied by, and its 95% interval."""
 
     value: float
     low: float
@@ -180,14 +201,17 @@ class Factor(NamedTuple):
 
 
 def multiplied(variance: Array, factors: Sequence[Factor]) -> Array:
-    """Variances, (N, D), by a factor an output; one below 0 counts as 0. Infinite ones stay so."""
-    by = np.array([max(f.value, 0.0) for f in factors])
+    """Return variances, (N, D), multiplied by one factor per output.
+
+    A negative factor counts as 0. Infinite and unknown variances are unchanged.
+    """
+    multipliers = np.array([max(f.value, 0.0) for f in factors])
     finite = np.isfinite(variance)
-    return np.where(finite, np.where(finite, variance, 0.0) * by, variance)
+    return np.where(finite, np.where(finite, variance, 0.0) * multipliers, variance)
 
 
 def factor(pred: Array, target: Array, variance: Array) -> Factor:
-    """:func:`biv.metrics.variance_factor` with its interval; NaN where it cannot be told."""
+    """Return :func:`biv.metrics.variance_factor` with its interval, NaN if not estimable."""
     if len(variance) < MIN_LABELS or np.ptp(variance) == 0:
         return Factor(np.nan, np.nan, np.nan)
     value, stderr = metrics.variance_factor(pred, target, variance)
@@ -195,9 +219,9 @@ def factor(pred: Array, target: Array, variance: Array) -> Factor:
 
 
 def is_impossible(mse: float, stderr: float) -> bool:
-    """Whether a mean squared error to the true labels is below 0, and not by chance.
+    """Return whether an estimated mean squared error to the true labels is certainly negative.
 
-    Then the error bars are larger than the labels' noise, whatever their factor: that is a slope,
-    and may be 1 or more where they are too large by another law than a factor.
+    Then the error bars are larger than the labels' noise, whatever their factor is. The factor is a
+    slope, and can be 1 or more if the error bars are too large by other than a common factor.
     """
     return mse < -SURE * stderr

@@ -1,7 +1,7 @@
-"""What the residuals of rows left out say about the error bars: one finding, in one sentence.
+"""Judge error bars by the residuals of held-out rows: one finding, in one sentence.
 
-Warnings of a fit, `biv inspect`, `biv train` and the report pages all take it from :func:`judge`,
-so that they cannot contradict each other.
+Warnings of a fit, `biv inspect`, `biv train` and the report pages all use :func:`judge`, so that
+they cannot contradict each other.
 """
 
 from __future__ import annotations
@@ -20,89 +20,96 @@ from biv.estimator.error_bars import SURE, Factor, factor, is_impossible
 
 Array = npt.NDArray[Any]
 
-MIN_JUDGED = 100  # labels of finite σ²: of fewer, nothing is said
-LIKE_ONE = (0.8, 1.25)  # a factor that makes no difference
-FAR_OFF = 3.0  # the factor of the variances beyond which something is wrong
-FAR_BELOW = 0.2  # 0, in units of the median variance
+MIN_JUDGED = 100  # with fewer labels of finite σ², there is no judgement
+LIKE_ONE = (0.8, 1.25)  # a factor in this range makes no difference
+FAR_OFF = 3.0  # a factor of the variances beyond this is worth a warning
+FAR_BELOW = 0.2  # an error below -0.2 median variances is clearly negative
 FOLLOWING = 0.6  # partial rank correlation of σ² with ỹ − f, which only the label's noise explains
-REPEATED = 0.02  # share of the labels that one value of σ² must have to be looked at on its own
+REPEATED = 0.02  # a value of σ² that this fraction of the labels shares may be a placeholder
 VALUES_SHOWN = 4
-WIDE = 1e4  # range of σ² in a column of repeated values: no set of instruments differs by so much
+WIDE = 1e4  # ratio of the largest to the smallest σ², which instruments do not reach
 
 NAMES = {"variance": Setting("y_var"), "std": Setting("y_std")}
 CALIBRATE = Setting("calibrate_variance", True)
-INSTEAD = {  # what a column seems to hold, what to do with it, and how to give it then
-    "variance": ("variances, σ²", "give it as", "variance"),
-    "std": ("standard deviations, σ", "give it as", "std"),
-    "precision": ("1/σ²", "give its inverse as", "variance"),
-    "inverse std": ("1/σ", "give its inverse as", "std"),
+INSTEAD = {  # by reading: the content of the column, the advice, and the reading to pass it as
+    "variance": ("variances, σ²", "pass it as", "variance"),
+    "std": ("standard deviations, σ", "pass it as", "std"),
+    "precision": ("1/σ²", "pass its inverse as", "variance"),
+    "inverse std": ("1/σ", "pass its inverse as", "std"),
 }
-SILENT = ("few", "equal", "undecided", "consistent")  # kinds that ask for nothing to be done
-VOIDING = {
-    "misread",
-    "nothing",
-    "placeholders",
-    "too large",
-}  # scores by these error bars are wrong
+SILENT = ("few", "equal", "undecided", "consistent")  # kinds that need no action
+VOIDING = {"misread", "nothing", "placeholders", "too large"}  # kinds that make scores meaningless
 
 TOO_LARGE = (
-    "the squared error to the true labels would be below 0, which cannot be: the error bars are "
-    "larger than the labels' noise. Check their units, and whether they are σ or σ²"
+    "the estimated squared error to the true labels is negative, which is impossible: the error "
+    "bars are larger than the labels' noise. Check their units, and whether they are σ or σ²"
 )
 # Templates of messages: {numbers} is a factor with its interval.
 _OFF = (
-    "by the residuals of rows left out, it should be multiplied by {numbers}. Check the units, "
-    "whether the column is σ or σ², and the level of an interval; {calibrate} corrects a common "
-    "factor"
+    "the residuals of held-out rows suggest that it should be multiplied by {numbers}. Check the "
+    "units, whether the column is σ or σ², and the level of an interval; {calibrate} corrects a "
+    "common factor"
 )
 _TEXTS = {
     "equal": "all error bars are equal, so that residuals cannot show whether their size is right",
-    "nothing": "squared residuals of rows left out do not grow with σ² (slope {numbers}; it should "
-    "be 1): the error bars seem to say nothing about the noise of each label. They may belong to "
-    f"other rows, or be an inverse (1/σ or 1/σ²){page_hint('checking')}",
+    "nothing": "squared residuals of held-out rows do not grow with σ² (slope {numbers}; expected "
+    "1): the error bars seem unrelated to the noise of each label. They may belong to other rows, "
+    f"or be an inverse (1/σ or 1/σ²){page_hint('checking')}",
     "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, shrink "
-    f"them instead, as biv.labels.repeats does{page_hint('error-bars')}",
+    f"the variances instead, with biv.labels.repeats{page_hint('error-bars')}",
     "factor above 1": f"σ² seems too small: {_OFF}. A model that is worse where labels are noisier "
-    f"looks so too; calibrating then does harm{page_hint('checking')}",
-    "shape": "squared residuals of rows left out grow faster than σ², by a factor of {numbers}, "
-    "and from less than 0: no common factor corrects these error bars. Check whether the column "
-    f"is σ and not σ²{page_hint('error-bars')}",
+    f"looks the same; calibration then does harm{page_hint('checking')}",
+    "shape": "squared residuals of held-out rows grow faster than σ², by a factor of {numbers}, "
+    "from a negative intercept: no common factor corrects these error bars. Check whether the "
+    f"column is σ and not σ²{page_hint('error-bars')}",
     "too large": f"{TOO_LARGE}{page_hint('error-bars')}",
-    "undecided": "the residuals of rows left out do not show whether the error bars are right: the "
+    "undecided": "the residuals of held-out rows do not show whether the error bars are right: the "
     "factor of σ² is {numbers}",
-    "undecided below 1": "σ² may be too large: by the residuals of rows left out, its factor is "
-    "{numbers}. Noise with heavy tails can look so too, so that this is not certain",
-    "consistent": "the residuals of rows left out agree with the error bars: the factor of σ² is "
+    "undecided below 1": "σ² may be too large: the residuals of held-out rows suggest a factor of "
+    "{numbers}. This is not certain, since noise with heavy tails can look the same",
+    "consistent": "the residuals of held-out rows agree with the error bars: the factor of σ² is "
     "{numbers}",
 }
 
 
 class ErrorBarWarning(UserWarning):
-    """A fit has found something about its error bars that should be looked at."""
+    """Warning of a fit that its error bars seem wrong and should be checked.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", ErrorBarWarning)  # if you have checked the error bars
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class FindingRecord:
-    """A finding as files and reports keep it: its kind and its sentence."""
+    """Kind and sentence of a finding, as files and reports keep them."""
 
     kind: str
     text: str
 
     @property
     def voids_scores(self) -> bool:
-        """Whether scores that rest on these error bars mean nothing."""
+        """Whether scores that depend on these error bars are meaningless."""
         return self.kind in VOIDING
 
 
 class Finding(NamedTuple):
-    """What the residuals say about some error bars.
+    """Judgement of some error bars by residuals.
 
-    Attributes:
-        kind: "few" (labels, too few to judge), "equal" (error bars), "placeholders", "follows" (the
-            noise of the label), "misread", "nothing" (about the noise), "factor", "shape" (which no
-            factor corrects), "too large", "undecided" or "consistent".
-        text: The same in a sentence, with the numbers that it rests on.
-        factor: Of the variances, with its 95% interval; NaN where it cannot be told.
+    Attributes
+    ----------
+    kind : str
+        "few" (too few labels to judge), "equal" (equal error bars), "placeholders" (a few repeated
+        values), "follows" (error bars that follow the noise of the labels), "misread" (a column of
+        something else), "nothing" (error bars unrelated to the noise), "factor" (a common factor),
+        "shape" (an error that no factor corrects), "too large", "undecided" or "consistent".
+    text : Message
+        Sentence that states the finding with its numbers.
+    factor : Factor
+        Factor that the variances should be multiplied by, with its 95% interval; NaN where it
+        cannot be estimated.
     """
 
     kind: str
@@ -111,18 +118,21 @@ class Finding(NamedTuple):
 
     @property
     def voids_scores(self) -> bool:
-        """Whether scores that rest on these error bars mean nothing."""
+        """Whether scores that depend on these error bars are meaningless."""
         return self.kind in VOIDING
 
     @property
     def is_grave(self) -> bool:
-        """Whether a fit warns of it: what is off by a factor, or says nothing, if by far."""
+        """Whether a fit warns of it.
+
+        A fit warns of a factor or a slope only if it is far off, and of other kinds always.
+        """
         if self.kind in ("factor", "nothing"):
             return self.factor.low > FAR_OFF or self.factor.high < 1 / FAR_OFF
         return self.kind not in SILENT
 
     def record(self, wording: Wording = ADVICE_OPTIONS) -> FindingRecord:
-        """Return the finding as files and reports keep it, worded for the command."""
+        """Return the kind and the sentence, worded for the command."""
         return FindingRecord(kind=self.kind, text=render_text(self.text, wording))
 
 
@@ -134,28 +144,41 @@ def judge(
     *,
     calibrated: float | None = None,
 ) -> Finding:
-    """The one finding about some error bars.
+    """Return the one finding about some error bars.
 
-    An advice is given only if the error bars would pass this very judgement once it is followed. So
-    it never leads to the opposite advice.
+    Advice is given only if the error bars, corrected by it, would pass this same judgement. So it
+    never leads to the opposite advice.
 
-    Args:
-        pred: f, (N,), of rows left out.
-        target: ỹ.
-        variance: σ², as the error bars were read. A label whose σ² is not finite does not count.
-        taken: What they were given as: "variance" or "std"; None if another reading cannot be, as
-            with the ends of an interval.
-        calibrated: What a fit has multiplied the variances by: then a factor is judged after that.
+    Parameters
+    ----------
+    pred : ndarray of shape (N,)
+        Predictions f of held-out rows.
+    target : ndarray of shape (N,)
+        Noisy labels ỹ.
+    variance : ndarray of shape (N,)
+        σ², as the error bars were read. Labels whose σ² is not finite are ignored.
+    taken : {"variance", "std"} or None, default="variance"
+        Quantity that the error bars were passed as. None allows no other reading, as for the
+        bounds of an interval.
+    calibrated : float or None, default=None
+        Factor that a fit has multiplied the variances by. A finding about the size of the error
+        bars is then made about the multiplied variances.
 
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> std = rng.uniform(0.1, 3, size=2000)
-        >>> noise = std * rng.normal(size=2000)
-        >>> judge(noise, np.zeros(2000), std**2).kind
-        'consistent'
-        >>> judge(noise, np.zeros(2000), std).text
-        'y_var seems to hold standard deviations, σ, by the residuals of rows left out: give it as \
-y_std (see: biv docs error-bars)'
+    Returns
+    -------
+    Finding
+        The finding.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> std = rng.uniform(0.1, 3, size=2000)
+    >>> noise = std * rng.normal(size=2000)
+    >>> judge(noise, np.zeros(2000), std**2).kind
+    'consistent'
+    >>> judge(noise, np.zeros(2000), std).text
+    'y_var seems to hold standard deviations, σ, judging by the residuals of held-out rows: \
+pass it as y_std (see: biv docs error-bars)'
     """
     known = np.isfinite(pred) & np.isfinite(target) & np.isfinite(variance)
     f, y, v = pred[known], target[known], variance[known]
@@ -163,16 +186,16 @@ y_std (see: biv docs error-bars)'
         return Finding(
             "few",
             Message(
-                "{count} labels with an error bar are too few to judge the error bars by their "
-                "residuals: at least {fewest} are needed",
+                "judging the error bars by residuals needs at least {minimum} labels with an error "
+                "bar; got {count}",
                 count=len(v),
-                fewest=MIN_JUDGED,
+                minimum=MIN_JUDGED,
             ),
             Factor(np.nan, np.nan, np.nan),
         )
     typical = float(np.median(v))
     huge = v > WIDE * typical
-    if typical > 0 and huge.mean() < REPEATED:  # a few labels that say nothing do not decide
+    if typical > 0 and huge.mean() < REPEATED:  # a few worthless labels must not decide
         f, y, v = f[~huge], y[~huge], v[~huge]
     finding = _judge(f, y, v, taken)
     if calibrated is not None and finding.kind in ("factor", "nothing"):
@@ -182,16 +205,16 @@ y_std (see: biv docs error-bars)'
     repeated = _repeated(v)
     rest = ~np.isin(v, repeated)
     if rest.sum() >= MIN_JUDGED and rest.sum() < len(v):
-        hangs_on_them = _judge(f[rest], y[rest], v[rest], taken).kind != finding.kind
+        depends_on_repeated = _judge(f[rest], y[rest], v[rest], taken).kind != finding.kind
     else:
-        hangs_on_them = bool(len(repeated) > 1 and v.max() > WIDE * v.min())
-    if not hangs_on_them:
+        depends_on_repeated = bool(len(repeated) > 1 and v.max() > WIDE * v.min())
+    if not depends_on_repeated:
         return finding
     return finding._replace(kind="placeholders", text=_placeholders(v, repeated))
 
 
 def _repeated(variance: Array) -> Array:
-    """Values that many labels share, the commonest first."""
+    """Return the values that many labels share, the most frequent first."""
     values, counts = np.unique(variance, return_counts=True)
     many = counts >= max(REPEATED * len(variance), 3)
     return np.asarray(values[many][np.argsort(-counts[many], kind="stable")])
@@ -202,122 +225,125 @@ def _placeholders(variance: Array, repeated: Array) -> Message:
     more = ", ..." if len(repeated) > VALUES_SHOWN else ""
     sharing = int(np.isin(variance, repeated).sum())
     advice = Message(
-        "Where an error bar is unknown, pass NaN (in a file, leave the cell empty), and choose "
-        "with {unknown} what takes its place",
+        "Where an error bar is unknown, pass NaN (in a file, leave the cell empty), and choose its "
+        "replacement with {unknown}",
         unknown=Setting("unknown_variance"),
     )
     return Message(
-        "{sharing:,} of {count:,} labels share a few error bars (σ = {shown}), which the residuals "
-        "of rows left out do not bear out: are they placeholders? {advice}{page}",
+        "{sharing:,} of {count:,} labels share a few error bars (σ = {shown}) that the residuals "
+        "of held-out rows contradict: they may be placeholders. {advice}{page}",
         sharing=sharing,
         count=len(variance),
         shown=shown + more,
         # If all are placeholders, no error bar would be left.
-        advice="If so, fit without error bars" if sharing == len(variance) else advice,
+        advice="In that case, fit without error bars" if sharing == len(variance) else advice,
         page=page_hint("error-bars"),
     )
 
 
 def _judge(f: Array, y: Array, v: Array, taken: str | None) -> Finding:
-    found = factor(f, y, v)
-    following = _following(f, y, v)
-    if abs(following) > FOLLOWING:
-        return Finding("follows", _follows(following), found)
+    estimate = factor(f, y, v)
+    correlation = _correlation_with_noise(f, y, v)
+    if abs(correlation) > FOLLOWING:
+        return Finding("follows", _follows_noise(correlation), estimate)
     reading = None if taken is None else _other_reading(f, y, v, taken)
     if reading is not None:
-        held, do, instead = INSTEAD[reading]
+        content, advice, instead = INSTEAD[reading]
         message = Message(
-            "{column} seems to hold {held}, by the residuals of rows left out: {do} {instead}"
-            "{page}",
+            "{column} seems to hold {content}, judging by the residuals of held-out rows: "
+            "{advice} {instead}{page}",
             column=NAMES[str(taken)],
-            held=held,
-            do=do,
+            content=content,
+            advice=advice,
             instead=NAMES[instead],
             page=page_hint("error-bars"),
         )
-        return Finding("misread", message, found)
-    kind = _size(f, y, v, found)
-    which = kind
-    if kind == "factor" or (kind == "undecided" and found.high < LIKE_ONE[0]):
-        which += " below 1" if found.value < 1 else " above 1"
-    numbers = f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
-    message = Message(_TEXTS[which], numbers=numbers, calibrate=CALIBRATE)
-    return Finding(kind, message, found)
+        return Finding("misread", message, estimate)
+    kind = _size(f, y, v, estimate)
+    text = kind
+    if kind == "factor" or (kind == "undecided" and estimate.high < LIKE_ONE[0]):
+        text += " below 1" if estimate.value < 1 else " above 1"
+    numbers = f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    message = Message(_TEXTS[text], numbers=numbers, calibrate=CALIBRATE)
+    return Finding(kind, message, estimate)
 
 
 def _other_reading(f: Array, y: Array, v: Array, taken: str) -> str | None:
-    """What the column seems to be, if it would be judged to be right as that."""
+    """Return the reading that fits the column, or None; read so, it must pass the judgement."""
     reading = metrics.misread(f, y, v, taken=taken)
     if reading is None:
         return None
     used = v > 0
     f, y = f[used], y[used]
-    obeyed = v[used] ** (metrics.READINGS[reading] / metrics.READINGS[taken])
-    if metrics.misread(f, y, obeyed, taken=INSTEAD[reading][2]) is not None:
+    corrected = v[used] ** (metrics.READINGS[reading] / metrics.READINGS[taken])
+    if metrics.misread(f, y, corrected, taken=INSTEAD[reading][2]) is not None:
         return None
-    found = factor(f, y, obeyed)
-    kind = _size(f, y, obeyed, found)
-    near = kind == "factor" and 1 / FAR_OFF < found.value < FAR_OFF
+    estimate = factor(f, y, corrected)
+    kind = _size(f, y, corrected, estimate)
+    near = kind == "factor" and 1 / FAR_OFF < estimate.value < FAR_OFF
     return reading if near or kind in SILENT else None
 
 
-def _size(f: Array, y: Array, v: Array, found: Factor) -> str:
-    """The kind of finding, by the factor and by the error to the true labels."""
-    off = _is_off(found)
-    if off and found.value < 1:
+def _size(f: Array, y: Array, v: Array, estimate: Factor) -> str:
+    """Return the kind of finding by the factor and by the error to the true labels."""
+    off = _is_off(estimate)
+    if off and estimate.value < 1:
         return "factor"
     if _exceed_noise(f, y, v):
         return "too large"
-    if found.low <= 0 and found.value + SURE * found.stderr < 1:
+    if estimate.low <= 0 and estimate.value + SURE * estimate.stderr < 1:
         return "nothing"
     if off:
-        return "shape" if _exceed_noise(f, y, found.value * v) else "factor"
-    if np.isnan(found.value):
+        return "shape" if _exceed_noise(f, y, estimate.value * v) else "factor"
+    if np.isnan(estimate.value):
         return "equal"
-    like_one = found.low <= 1 <= found.high or LIKE_ONE[0] < found.value < LIKE_ONE[1]
-    precise = found.low > 1 / FAR_OFF and found.high < FAR_OFF
+    like_one = estimate.low <= 1 <= estimate.high or LIKE_ONE[0] < estimate.value < LIKE_ONE[1]
+    precise = estimate.low > 1 / FAR_OFF and estimate.high < FAR_OFF
     return "consistent" if like_one and precise else "undecided"
 
 
 def _exceed_noise(f: Array, y: Array, v: Array) -> bool:
-    """Whether the squared error to the true labels would be below 0, and by much.
+    """Return whether the estimated squared error to the true labels is clearly negative.
 
-    By much, since a mean of skewed squares is below 0 by chance more often than it seems.
+    The margin is wide, since the mean of skewed squares is negative by chance more often than its
+    standard error suggests.
     """
     mse = metrics.noise_corrected_mse(f, y, v)
     return is_impossible(*mse) and mse.value < -FAR_BELOW * float(np.median(v))
 
 
-def _is_off(found: Factor) -> bool:
-    """Whether a factor is surely not 1, and far enough from it to matter.
+def _is_off(estimate: Factor) -> bool:
+    """Return whether a factor is certainly not 1, and far enough from 1 to matter.
 
-    The standard error of a factor below 1 is small because the factor is: where the noise has heavy
-    tails, both are small by chance. So it is taken as it would be at 1.
+    The standard error grows with the factor. Where the noise has heavy tails, both may be too small
+    by chance. The standard error of a factor below 1 is therefore rescaled to a factor of 1.
     """
-    if not found.low > 0 or LIKE_ONE[0] < found.value < LIKE_ONE[1]:
+    if not estimate.low > 0 or LIKE_ONE[0] < estimate.value < LIKE_ONE[1]:
         return False
-    return abs(found.value - 1) > SURE * found.stderr / min(found.value, 1.0)
+    return abs(estimate.value - 1) > SURE * estimate.stderr / min(estimate.value, 1.0)
 
 
-def _following(f: Array, y: Array, v: Array) -> float:
-    """Spearman's correlation of σ² with the residuals, at a given prediction.
+def _correlation_with_noise(f: Array, y: Array, v: Array) -> float:
+    """Return Spearman's partial correlation of σ² with the residuals, given the prediction.
 
-    At a given prediction, since a model that misses the extremes has residuals that go with all
-    that the labels go with, right error bars included.
+    The prediction is partialled out because a model that misses the extremes has residuals
+    correlated with the true labels, and so with every error bar that depends on these.
     """
     residual, variance, predicted = ranks(y - f), ranks(v), ranks(f)
-    own, other = residual @ predicted, variance @ predicted
-    apart = (1 - own**2) * (1 - other**2)
-    return float((residual @ variance - own * other) / np.sqrt(apart)) if apart > 0 else 0.0
+    of_residual, of_variance = residual @ predicted, variance @ predicted
+    unexplained = (1 - of_residual**2) * (1 - of_variance**2)
+    if not unexplained > 0:
+        return 0.0
+    return float((residual @ variance - of_residual * of_variance) / np.sqrt(unexplained))
 
 
-def _follows(correlation: float) -> Message:
-    way = "high" if correlation > 0 else "low"
+def _follows_noise(correlation: float) -> Message:
+    side = "higher" if correlation > 0 else "lower"
     return Message(
-        "of labels with the same prediction, those that are {way} have the larger error bars (rank "
-        "correlation {correlation:+.2f}): they seem to be computed from the noisy labels, as √n of "
-        "a count n is, and weighting by them biases predictions{page}",
-        way=way,
+        "among labels with the same prediction, the {side} ones have the larger error bars (rank "
+        "correlation {correlation:+.2f}): the error bars seem to be computed from the noisy labels "
+        "(such as √n of a count n), and weighting by them biases predictions{page}",
+        side=side,
         correlation=correlation,
         page=page_hint("error-bars"),
     )

@@ -1,4 +1,4 @@
-"""The fit of one output: short trainings decide, and then the ensemble is trained."""
+"""Fit of one output: short trainings (pilots) choose the settings, then the ensemble is trained."""
 
 from __future__ import annotations
 
@@ -26,21 +26,28 @@ from biv.training import CrossFit
 
 Array = npt.NDArray[Any]
 
-PILOT_EPSILON = 0.05  # the paper's, for labels of unit variance
+PILOT_EPSILON = 0.05  # the ε of the paper, for labels of unit variance
 AUTO_EPSILON_FRACTION = 0.2  # "auto" also tries ε = 0.2·τ²
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What the fit of an output needs to know; :class:`biv.BIVRegressor` documents it.
+    """Settings of the fit of an output; :class:`biv.BIVRegressor` documents them.
 
-    Attributes:
-        loss: Loss of the ensemble.
-        epsilon: "auto", a number in units of the label variance, or a policy.
-        threshold: Cutoff in squared units of y; None is the mean of the variances.
-        estimate_unknown: Whether unknown variances are estimated from residuals.
-        calibrate: Whether the variances are multiplied by a factor estimated from residuals.
-        ensemble: How ensembles are trained.
+    Attributes
+    ----------
+    loss : LossInfo
+        Loss of the ensemble.
+    epsilon : "auto", float or EpsilonPolicy
+        ε. A number is in units of the label variance.
+    threshold : float or None
+        Cutoff in squared units of y. None is the mean of the variances.
+    estimate_unknown : bool
+        Whether unknown variances are estimated from residuals.
+    calibrate : bool
+        Whether the variances are multiplied by a factor estimated from residuals.
+    ensemble : EnsembleSettings
+        Settings of the training.
     """
 
     loss: LossInfo
@@ -53,13 +60,18 @@ class FitSettings:
 
 @dataclass(frozen=True, eq=False)
 class OutputFit:
-    """The ensemble of one output, and what was decided before it was trained.
+    """Ensemble of one output, with the settings that the pilots chose.
 
-    Attributes:
-        rows: Rows that it was trained on, with calibrated and estimated variances.
-        network: Network that was chosen.
-        ensemble: Trained networks.
-        epsilon: ε in units of the label variance, if it is one number.
+    Attributes
+    ----------
+    rows : TrainingRows
+        Training rows, with calibrated and estimated variances.
+    network : Network
+        Chosen network.
+    ensemble : CrossFit
+        Trained networks.
+    epsilon : float or None
+        ε in units of the label variance, if it is one number.
     """
 
     rows: TrainingRows
@@ -69,25 +81,34 @@ class OutputFit:
 
     @cached_property
     def out_of_fold(self) -> Array:
-        """Predictions of its rows by networks that have not seen them, (N, D), in units of y."""
+        """Out-of-fold predictions of the training rows, (N, D), in units of y."""
         return self.rows.raw(self.ensemble.out_of_fold)
 
     def part(self, features: FeatureScaler, x: Tensor, used: npt.NDArray[np.bool_]) -> FittedPart:
-        """Return what the fitted model keeps, with an out-of-fold prediction of every row.
+        """Return this output's part of the fitted model, with a prediction of every row.
 
-        No member has learned from the rows without a label, so that all members predict them.
+        No member was trained on the rows that were not used, so all members predict these.
 
-        Args:
-            features: Scaler of the features.
-            x: Scaled features of all rows of the table, (N, F).
-            used: Which of them the fit has learned from, (N,).
+        Parameters
+        ----------
+        features : FeatureScaler
+            Scaler of the features.
+        x : Tensor of shape (N, F)
+            Scaled features of all rows of the table.
+        used : ndarray of bool of shape (N,)
+            True for the training rows.
+
+        Returns
+        -------
+        FittedPart
+            Part of the fitted model.
         """
         ensemble = self.ensemble
         if not used.all():
-            others = torch.from_numpy(~used)
+            unused = torch.from_numpy(~used)
             out_of_fold = x.new_empty(len(x), ensemble.out_of_fold.shape[1])
-            out_of_fold[~others] = ensemble.out_of_fold
-            out_of_fold[others] = ensemble.predict(x[others]).mean(dim=0)
+            out_of_fold[~unused] = ensemble.out_of_fold
+            out_of_fold[unused] = ensemble.predict(x[unused]).mean(dim=0)
             ensemble = replace(ensemble, out_of_fold=out_of_fold)
         diagnostics = self.rows.labels.diagnose(self.out_of_fold)
         scalers = self.rows.scalers
@@ -100,13 +121,28 @@ def fit_output(
     settings: FitSettings,
     checkpoint: Path | None = None,
 ) -> OutputFit:
-    """Train pilots if something is to be learned from them first, and then the ensemble.
+    """Train pilots if a setting depends on them, and then train the ensemble.
 
-    Args:
-        rows: Rows of one output.
-        candidates: Networks to choose from.
-        settings: Settings of the fit.
-        checkpoint: File that the ensemble's training resumes from and saves to.
+    Parameters
+    ----------
+    rows : TrainingRows
+        Rows of one output.
+    candidates : sequence of Network
+        Networks to choose from.
+    settings : FitSettings
+        Settings of the fit.
+    checkpoint : Path or None, default=None
+        File that the ensemble's training resumes from and saves to.
+
+    Returns
+    -------
+    OutputFit
+        Trained ensemble.
+
+    Raises
+    ------
+    ValueError
+        The cutoff loss keeps no label, or the variances cannot be calibrated.
     """
     network = candidates[0]
     epsilon: Any = settings.epsilon
@@ -136,7 +172,7 @@ def fit_output(
 
 
 def _pilot(rows: TrainingRows, network: Network, epsilon: float, settings: FitSettings) -> Array:
-    """Return what a pilot predicts out of fold, (N, D), in units of y."""
+    """Train a pilot and return its out-of-fold predictions, (N, D), in units of y."""
     loss = BIVLoss(epsilon) if settings.loss.uses_variance else L2Loss()
     return rows.raw(settings.ensemble.train(network, rows.triplets, loss, pilot=True).out_of_fold)
 
@@ -144,30 +180,32 @@ def _pilot(rows: TrainingRows, network: Network, epsilon: float, settings: FitSe
 def _best_candidate(
     rows: TrainingRows, candidates: Sequence[Network], settings: FitSettings
 ) -> tuple[Network, Array]:
-    """Return the network whose pilot predicts unseen labels best, and these predictions."""
-    tried = [(own, _pilot(rows, own, PILOT_EPSILON, settings)) for own in candidates]
-    return min(tried, key=lambda one: rows.score(one[1]))
+    """Return the network whose pilot has the best score, and its out-of-fold predictions."""
+    pilots = [(network, _pilot(rows, network, PILOT_EPSILON, settings)) for network in candidates]
+    return min(pilots, key=lambda pilot: rows.score(pilot[1]))
 
 
 def _automatic_epsilon(
     rows: TrainingRows, network: Network, out_of_fold: Array, settings: FitSettings
 ) -> float:
-    """Return τ², or a fifth of it where a pilot with that predicts unseen labels better.
+    """Return τ², or a fifth of it if a pilot with that ε predicts held-out labels better.
 
-    Less is better where the best labels are also the ones that there is most to learn from.
+    A smaller ε is better where the most precise labels are also the most informative ones.
     """
     tau2 = rows.residual_variance(out_of_fold)
-    less = AUTO_EPSILON_FRACTION * tau2
-    if tau2 > 0 and rows.score(_pilot(rows, network, less, settings)) < rows.score(out_of_fold):
-        return less
+    smaller = AUTO_EPSILON_FRACTION * tau2
+    if tau2 > 0 and rows.score(_pilot(rows, network, smaller, settings)) < rows.score(out_of_fold):
+        return smaller
     return tau2
 
 
 def _threshold(settings: FitSettings, rows: TrainingRows) -> float:
     """Return the cutoff in units of the label variance.
 
-    Raises:
-        ValueError: No label has a lower variance.
+    Raises
+    ------
+    ValueError
+        No label has a lower variance.
     """
     variance = rows.triplets.variance
     assert variance is not None
@@ -179,12 +217,14 @@ def _threshold(settings: FitSettings, rows: TrainingRows) -> float:
         lowest = float(np.nanmin(np.asarray(rows.labels.variance)))
         raise ValueError(
             Message(
-                "{loss} keeps no label: the lowest variance is {lowest:.4g}, and {threshold} is "
-                "{found}",
+                "{loss} needs a label with a variance below {limit}; got a lowest variance of "
+                "{lowest:.4g}: set a larger {threshold}",
                 loss=Setting("loss", settings.loss.name),
+                limit="the mean of the variances"
+                if settings.threshold is None
+                else Setting("threshold", float(settings.threshold)),
                 lowest=lowest,
                 threshold=Setting("threshold"),
-                found="their mean" if settings.threshold is None else f"{settings.threshold:.4g}",
             )
         )
     return threshold

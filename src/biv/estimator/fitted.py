@@ -1,4 +1,4 @@
-"""A fitted model: networks, and all that leads from a table to them and back to labels."""
+"""Fitted model: an encoder of tables, scalers, and networks."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from biv.training import CrossFit
 
 Array = npt.NDArray[Any]
 
-FAR = 1e3  # standard deviations from the mean, below which no feature makes a prediction overflow
-
-
+FAR = 1e3  # standard deviations; a feature nearer to its mean cannot make a prediction overflow
 PREDICTABLE = "a number that the model has a finite prediction for"
 
 
 class RowError(ValueError):
-    """A row that has no finite prediction.
+    """Error of a row whose prediction is not finite.
 
-    Attributes:
-        row: Number of the row, from 0 on.
-        column: Name or number of the column that is to blame; None if none is.
+    Attributes
+    ----------
+    row : int
+        Number of the row, counted from 0.
+    column : object
+        Name or number of the column whose value is too large; None if there is none.
     """
 
     row: int = -1
     column: Any = None
 
     @classmethod
-    def of(cls, row: int, column: Any, found: float) -> RowError:
-        """Return the error of a cell, with what was found in it."""
+    def of(cls, row: int, column: Any, value: float) -> RowError:
+        """Return the error of a cell with this value."""
         error = cls(
-            f"X must hold numbers that the model has a finite prediction for; got {found:g} in "
+            f"X must hold numbers that the model has a finite prediction for; got {value:g} in "
             f"row {row}, column {shortened(column)}"
         )
         error.row, error.column = row, column
@@ -51,17 +52,24 @@ class RowError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class FittedPart:
-    """The ensemble of one output.
+    """Ensemble of one output.
 
     In files of version 0.1 one ensemble may have several outputs.
 
-    Attributes:
-        features: From the encoded table to what the networks want.
-        labels: The scaler of each output.
-        network: How its networks are made.
-        ensemble: The networks, and how they were chosen.
-        diagnostics: What was found out about the labels.
-        epsilon: ε in units of the label variance, if it is one number.
+    Attributes
+    ----------
+    features : FeatureScaler
+        Scaler of the encoded table.
+    labels : list of LabelScaler
+        Scaler of each output.
+    network : Network
+        Specification of the networks.
+    ensemble : CrossFit
+        Trained networks with their scores.
+    diagnostics : LabelDiagnostics
+        Diagnostics of the labels.
+    epsilon : float or None
+        ε in units of the label variance, if it is one number.
     """
 
     features: FeatureScaler
@@ -80,19 +88,24 @@ class FittedPart:
 
     @property
     def out_of_fold(self) -> Array:
-        """Predictions of each row by members that have not learned from it, in units of y."""
+        """Out-of-fold predictions of each row, (N, outputs), in units of y."""
         return raw(self.labels, self.ensemble.out_of_fold.double().numpy())
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted model.
+    """Fitted model.
 
-    Attributes:
-        single: Whether y had one dimension.
-        encoder: From a table to a matrix.
-        parts: The ensembles, one per output.
-        calibrated: Whether variances were multiplied.
+    Attributes
+    ----------
+    single : bool
+        Whether y had one dimension.
+    encoder : FeatureEncoder
+        Encoder of tables as matrices.
+    parts : list of FittedPart
+        Ensemble of each output.
+    calibrated : bool
+        Whether the variances were calibrated.
     """
 
     single: bool
@@ -102,77 +115,97 @@ class Fitted:
 
     @property
     def labels(self) -> list[LabelScaler]:
-        """The scaler of each output."""
+        """Scaler of each output."""
         return [scaler for part in self.parts for scaler in part.labels]
 
     @property
     def diagnostics(self) -> LabelDiagnostics:
-        """What was found out about the labels of all outputs."""
+        """Diagnostics of the labels of all outputs."""
         return LabelDiagnostics.joined([part.diagnostics for part in self.parts])
 
     @property
     def epsilon(self) -> list[float] | None:
         """ε of each output in squared units of y, if it is a number."""
-        found = [
+        values = [
             part.epsilon * scaler.std**2
             for part in self.parts
             for scaler in part.labels
             if part.epsilon is not None
         ]
-        return found or None
+        return values or None
 
     @property
     def epoch(self) -> int:
-        """The epoch that was chosen; the last of them if there are several outputs."""
+        """Chosen epoch; with several outputs, the latest."""
         return max(part.ensemble.epoch for part in self.parts)
 
     @property
     def scores(self) -> npt.NDArray[np.float64]:
-        """The mean score of the outputs after every epoch.
+        """Mean score of the outputs after every epoch.
 
-        An output whose training has ended counts with the score of the epoch that was chosen.
+        After the training of an output has ended, its score is that of its chosen epoch.
         """
-        each = [part.ensemble.scores for part in self.parts]
-        longest = max(map(len, each))
-        ended = [np.pad(s, (0, longest - len(s)), constant_values=s.min()) for s in each]
+        curves = [part.ensemble.scores for part in self.parts]
+        longest = max(map(len, curves))
+        padded = [np.pad(s, (0, longest - len(s)), constant_values=s.min()) for s in curves]
         outputs = [len(part.labels) for part in self.parts]
-        return np.average(ended, axis=0, weights=outputs)
+        return np.average(padded, axis=0, weights=outputs)
 
     def predict(self, table: Any, names: Sequence[Any] | None = None) -> tuple[Array, Array]:
-        """Return the members' mean and their variance, each (N, outputs), in units of y.
+        """Return the members' mean and their variance.
 
-        Args:
-            table: A frame or an array.
-            names: Names of the columns of an array, if they have any.
+        Parameters
+        ----------
+        table : DataFrame or ndarray of shape (N, F)
+            Rows to predict.
+        names : sequence or None, default=None
+            Names of the columns of an array, for errors.
 
-        Raises:
-            RowError: A number is too large for a finite prediction.
+        Returns
+        -------
+        mean : ndarray of shape (N, outputs)
+            Mean of the members' predictions, in units of y.
+        variance : ndarray of shape (N, outputs)
+            Variance of the members' predictions, in squared units of y.
+
+        Raises
+        ------
+        RowError
+            A number is too large for a finite prediction.
         """
         matrix = self.encoder(table)
-        with np.errstate(over="ignore", invalid="ignore"):  # it is looked for below
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an error below
             means, spreads = zip(*(part.predict(matrix) for part in self.parts), strict=True)
             mean, spread = np.concatenate(means, axis=1), np.concatenate(spreads, axis=1)
-            both = mean + spread
-        self.require_finite(both, matrix, getattr(table, "columns", names))
+            total = mean + spread
+        self.require_finite(total, matrix, getattr(table, "columns", names))
         return mean, spread
 
     def require_finite(self, predicted: Array, matrix: Array, names: Sequence[Any] | None) -> None:
         """Check that all predictions are finite.
 
-        Args:
-            predicted: Predictions of each row, (N, outputs).
-            matrix: The encoded rows.
-            names: Names of the columns of the table, if they have any.
+        Parameters
+        ----------
+        predicted : ndarray of shape (N, outputs)
+            Predictions of each row.
+        matrix : ndarray of shape (N, features)
+            Encoded rows.
+        names : sequence or None
+            Names of the columns of the table, for errors.
 
-        Raises:
-            RowError: A number is too large for a finite prediction.
+        Raises
+        ------
+        RowError
+            A number is too large for a finite prediction.
+        ValueError
+            A prediction is not finite although all numbers are ordinary.
         """
         finite = np.isfinite(predicted).all(axis=1)
         if not finite.all():
             raise self._row_error(matrix, int(np.flatnonzero(~finite)[0]), names)
 
     def _row_error(self, matrix: Array, row: int, names: Sequence[Any] | None) -> ValueError:
-        """What to say of a row whose prediction is not finite."""
+        """Return the error of a row whose prediction is not finite."""
         size = np.max([np.abs(part.features(matrix[[row]])[0]) for part in self.parts], axis=0)
         worst = int(np.nan_to_num(size, nan=np.inf).argmax())
         if size[worst] < FAR:
@@ -183,7 +216,7 @@ class Fitted:
 
     @property
     def out_of_fold(self) -> Array:
-        """Predictions of each row by members that have not learned from it, in units of y."""
+        """Out-of-fold predictions of each row, (N, outputs), in units of y."""
         return np.concatenate([part.out_of_fold for part in self.parts], axis=1)
 
     def shaped(self, values: Array) -> Array:
@@ -191,13 +224,13 @@ class Fitted:
         return values[:, 0] if self.single else values
 
     def per_output(self, values: Any) -> Any:
-        """Return values of each output as y was: one value if y had one dimension, else (D,)."""
+        """Return one value if y had one dimension, else the values of the outputs as (D,)."""
         if values is None:
             return None
         return values[0] if self.single else np.array(values)
 
     def new_variance(self, y: Array, y_var: Any, y_std: Any) -> Array | None:
-        """Return variances of new labels, (N, D), calibrated and filled in as in the fit."""
+        """Return variances of new labels, (N, D), corrected as in the fit, or None."""
         bars = error_bars.read(y, y_var, y_std)
         if bars is None:
             return None
@@ -206,5 +239,7 @@ class Fitted:
             bars = ErrorBars(error_bars.multiplied(bars.variance, diagnostics.factors), bars.name)
         if diagnostics.unknown_variance is not None:
             return bars.filled(diagnostics.unknown_variance)
-        error_bars.require_known(bars, ": fit with unknown_variance='median' to have it filled in")
+        error_bars.require_known(
+            bars, ": fit the model with unknown_variance='median' to replace it"
+        )
         return bars.variance

@@ -1,4 +1,4 @@
-"""A fitted model as tensors and JSON, and back, with every number checked against the others."""
+"""Conversion of a fitted model to tensors and JSON, and back with checks of all numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from biv.training import CrossFit
 
 
 class PartJson(TypedDict):
-    """A :class:`FittedPart` without its tensors; no network if a function of the user made it."""
+    """JSON form of a :class:`FittedPart`; `network` is null if a function of the user made it."""
 
     members: Annotated[int, Meta(ge=1)]
     network: MLP | None
@@ -36,7 +36,7 @@ class PartJson(TypedDict):
 
 
 class FittedJson(TypedDict):
-    """What all parts of a :class:`Fitted` have in common."""
+    """JSON form of the fields that all parts of a :class:`Fitted` share."""
 
     single: bool
     calibrated: bool
@@ -46,22 +46,22 @@ class FittedJson(TypedDict):
 def to_json(fitted: Fitted) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a fitted model as tensors and JSON; :func:`from_json` reads them.
 
-    A model of one part has the fields of version 0.1; several are in a list, and the names of
-    their tensors begin with their number.
+    A model of one part has the fields of version 0.1. Several parts are stored in a list, and the
+    names of their tensors begin with the number of the part.
     """
     content = {
         "single": fitted.single,
         "calibrated": bool(fitted.calibrated),
         "columns": fitted.encoder.to_json(),
     }
-    each = [_part_to_json(part) for part in fitted.parts]
-    if len(each) == 1:
-        return each[0][0], content | each[0][1]
+    parts = [_part_to_json(part) for part in fitted.parts]
+    if len(parts) == 1:
+        return parts[0][0], content | parts[0][1]
     tensors: dict[str, Tensor] = {}
-    for number, (own, _) in enumerate(each):
-        tensors |= {f"output.{number}.{name}": tensor for name, tensor in own.items()}
-    network = each[0][1]["network"]
-    return tensors, content | {"network": network, "parts": [about for _, about in each]}
+    for number, (part_tensors, _) in enumerate(parts):
+        tensors |= {f"output.{number}.{name}": tensor for name, tensor in part_tensors.items()}
+    network = parts[0][1]["network"]
+    return tensors, content | {"network": network, "parts": [part for _, part in parts]}
 
 
 def _part_to_json(part: FittedPart) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -93,23 +93,34 @@ def from_json(
 ) -> Fitted:
     """Return the fitted model that :func:`to_json` was given.
 
-    Args:
-        tensors: Its tensors.
-        content: Its JSON.
-        function: Function that made its networks, if it was one of the user's.
+    Parameters
+    ----------
+    tensors : dict of Tensor
+        Tensors by their names.
+    content : dict
+        JSON.
+    function : callable or None, default=None
+        Function of the user that made the networks, if one did.
 
-    Raises:
-        ValueError: Something is missing, of another type, or contradicts the rest.
+    Returns
+    -------
+    Fitted
+        The fitted model.
+
+    Raises
+    ------
+    ValueError
+        A field is missing, has an invalid type or contradicts another.
     """
-    each = [(tensors, content)]
+    parts = [(tensors, content)]
     if "parts" in content:
-        parts = typed_json.convert(content["parts"], list[dict[str, Any]])
-        each = [(_below(f"output.{number}.", tensors), about) for number, about in enumerate(parts)]
+        listed = typed_json.convert(content["parts"], list[dict[str, Any]])
+        parts = [(_below(f"output.{number}.", tensors), part) for number, part in enumerate(listed)]
     common = typed_json.convert(content, FittedJson)
     fitted = Fitted(
         common["single"],
         FeatureEncoder.from_json(common["columns"]),
-        [_part_from_json(own, about, function) for own, about in each],
+        [_part_from_json(*part, function) for part in parts],
         common["calibrated"],
     )
     _check_fitted(fitted)
@@ -139,15 +150,17 @@ def _part_from_json(
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without it."""
+    """Return the tensors whose names begin with a prefix, under their names without it."""
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def _check_part(tensors: dict[str, Tensor], part: PartJson) -> None:
-    """Check what types do not say: that the numbers of a file agree with each other.
+    """Check that the numbers of a file agree with each other, which their types cannot show.
 
-    Raises:
-        ValueError: They do not.
+    Raises
+    ------
+    ValueError
+        Two numbers contradict each other.
     """
     mean, std, out_of_fold = (
         tensors[name] for name in ("features.mean", "features.std", "out_of_fold")
@@ -159,49 +172,60 @@ def _check_part(tensors: dict[str, Tensor], part: PartJson) -> None:
     ):
         if values.dtype != dtype or values.ndim != ndim or bool(values.isnan().any()):
             raise ValueError(f"{name} must have {ndim} dimensions, dtype {dtype} and no NaN")
-    outputs, story, network = part["outputs"], part["story"], part["network"]
-    lists = (story[name] for name in ("factors", "reduced_chi_squared", "unknown_variance"))
-    lengths = [len(part["labels"]), len(story["tau2"]), out_of_fold.shape[1]]
-    lengths += [len(own) for own in lists if own is not None]
+    outputs, diagnostics, network = part["outputs"], part["story"], part["network"]
+    lists = (diagnostics[name] for name in ("factors", "reduced_chi_squared", "unknown_variance"))
+    lengths = [len(part["labels"]), len(diagnostics["tau2"]), out_of_fold.shape[1]]
+    lengths += [len(values) for values in lists if values is not None]
     if set(lengths) != {outputs}:
-        raise ValueError(f"every list of outputs must have {outputs}; got {lengths}")
+        raise ValueError(f"every list must have one entry per output ({outputs}); got {lengths}")
     if len(mean) != len(std) or not bool(mean.isfinite().all() and (std >= 0).all()):
         raise ValueError("features must have finite means and as many standard deviations >= 0")
     if part["epoch"] > len(part["scores"]) or part["scores"][part["epoch"] - 1] is None:
-        raise ValueError(f"scores must have one of the chosen epoch, {part['epoch']}")
+        raise ValueError(f"scores must have one for the chosen epoch, {part['epoch']}")
     if network is not None and (network.features, network.outputs) != (len(mean), outputs):
-        raise ValueError(f"the network must have {len(mean)} features and {outputs} outputs")
+        raise ValueError(
+            f"the network must have {len(mean)} features and {outputs} outputs; got "
+            f"{network.features} and {network.outputs}"
+        )
 
 
 def _check_fitted(fitted: Fitted) -> None:
-    """Check that all parts have the features that the table gives, and one output alone if single.
+    """Check that all parts have the features of the table, and that a single output is alone.
 
-    Raises:
-        ValueError: They have not.
+    Raises
+    ------
+    ValueError
+        The parts do not fit together.
     """
     matrix = len(fitted.encoder.names([""] * len(fitted.encoder.columns)))
     features = {len(part.features.mean) for part in fitted.parts}
     if features != {matrix}:
-        raise ValueError(f"columns give {matrix} features; the networks have {sorted(features)}")
+        raise ValueError(f"the networks must have {matrix} features; got {sorted(features)}")
     rows = {len(part.ensemble.out_of_fold) for part in fitted.parts}
     if len(rows) != 1 or (fitted.single and len(fitted.labels) != 1):
-        raise ValueError("the outputs do not belong together")
+        raise ValueError(
+            "all outputs must have the same rows, and a y of one dimension must have one output; "
+            f"got {sorted(rows)} rows and {len(fitted.labels)} outputs"
+        )
 
 
 def _restored(network: Network, state: dict[str, Tensor]) -> nn.Module:
     """Return a network with these parameters.
 
-    Raises:
-        ValueError: They are not those of this network.
-        RuntimeError: Likewise, as torch says it.
+    Raises
+    ------
+    ValueError
+        The parameters are not those of this network.
+    RuntimeError
+        Torch finds that the parameters are not those of this network.
     """
-    if isinstance(network, MLP):  # before memory is taken for as many as the file says there are
-        count = sum(own.numel() for own in state.values())
-        if count != network.size or not all(bool(own.isfinite().all()) for own in state.values()):
+    if isinstance(network, MLP):  # checked before memory of the size that the file states is used
+        count = sum(tensor.numel() for tensor in state.values())
+        if count != network.size or not all(bool(t.isfinite().all()) for t in state.values()):
             raise ValueError(f"a network must have {network.size} finite parameters; got {count}")
     module = network(torch.Generator())
-    for name, own in module.state_dict().items():
-        if name in state and state[name].dtype != own.dtype:
-            raise ValueError(f"{name} must have dtype {own.dtype}; got {state[name].dtype}")
+    for name, tensor in module.state_dict().items():
+        if name in state and state[name].dtype != tensor.dtype:
+            raise ValueError(f"{name} must have dtype {tensor.dtype}; got {state[name].dtype}")
     module.load_state_dict(state)
     return module.eval()

@@ -1,4 +1,4 @@
-"""The arguments of `fit`, `predict` and `score` as arrays; errors say where they are wrong."""
+"""Checks of the arguments of `fit`, `predict` and `score`; errors name the invalid cell."""
 
 from __future__ import annotations
 
@@ -16,19 +16,30 @@ from biv.preprocessing.encoder import has_categories
 Array = npt.NDArray[Any]
 
 MIN_ROWS = 2
-SMALLEST_IMPORTANCE = 1e-18  # of the largest sample weight, and the largest is the reciprocal
+SMALLEST_IMPORTANCE = 1e-18  # if the largest weight is smaller, or above 1/1e-18, all are rescaled
 
 
 def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Return a frame with categories as it is, and anything else as an array.
 
-    Args:
-        estimator: Whose features they are: their number and names are set, or compared.
-        X: Rows of features.
-        reset: Whether they are those of a fit.
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Estimator whose number and names of features are set or compared.
+    X : array-like of shape (N, F)
+        Rows of features.
+    reset : bool
+        True in a fit, which sets the number and names of the features.
 
-    Raises:
-        ValueError: They are no numbers or categories, not finite, or other than in the fit.
+    Returns
+    -------
+    DataFrame or ndarray of shape (N, F)
+        Checked features.
+
+    Raises
+    ------
+    ValueError
+        A cell is not a number or category, or is infinite, or the columns differ from the fit.
     """
     _refuse_containers("X", X)
     if has_categories(X):
@@ -39,7 +50,9 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         return X
     with arrays.errors_name_argument("X"):
         if not hasattr(X, "iloc"):
-            X = arrays.cells_to_float("X", X, ": use a pandas frame, whose text is categories")
+            X = arrays.cells_to_float(
+                "X", X, ": pass a pandas DataFrame, in which columns of text are categories"
+            )
         try:
             return validate_data(
                 estimator,
@@ -54,19 +67,19 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
 
 def _refuse_containers(name: str, values: Any) -> None:
-    """Refuse masked arrays, whose mask would be lost, and tensors."""
+    """Raise for masked arrays, whose mask would be lost, and for tensors that NumPy cannot read."""
     arrays.reject_masked_array(name, values)
     arrays.check_tensor(name, values)
 
 
 def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
-    """Return scikit-learn's error of an infinite number with its row and column."""
+    """Return scikit-learn's error about an infinite number, with the row and column appended."""
     if "infinity" not in str(error):
         return error
     frame = hasattr(X, "iloc")
     numbers = X.to_numpy(np.float64, na_value=np.nan) if frame else np.asarray(X, np.float64)
     places = np.argwhere(np.isinf(numbers))
-    if not len(places):  # it is the name of a column
+    if not len(places):  # the error is about a column whose name contains "infinity"
         return error
     row, place = places[0]
     column = X.columns[place] if hasattr(X, "columns") else int(place)
@@ -75,12 +88,15 @@ def _with_place_of_infinity(error: ValueError, X: Any) -> ValueError:
 
 
 def read_labels(y: Any) -> Array:
-    """Return labels, (N,) or (N, D), in which NaN is a missing one.
+    """Return labels, (N,) or (N, D), in which a missing label is NaN.
 
-    Raises:
-        ValueError: They are no finite numbers.
+    Raises
+    ------
+    ValueError
+        A label is not a number, or is infinite.
     """
     if y is None:
+        # scikit-learn's own checks expect this message.
         raise ValueError("requires y to be passed, but the target y is None")
     _refuse_containers("y", y)
     with arrays.errors_name_argument("y"):
@@ -95,7 +111,7 @@ def read_labels(y: Any) -> Array:
 
 
 def read_sample_weight(sample_weight: Any, rows: Array) -> Array:
-    """Return checked weights, (N,), of a size that float32 and sums of them have room for."""
+    """Return checked weights, (N,), rescaled if float32 or their sums could not hold them."""
     _refuse_containers("sample_weight", sample_weight)
     with arrays.errors_name_argument("sample_weight"):
         sample_weight = arrays.cells_to_float("sample_weight", sample_weight)

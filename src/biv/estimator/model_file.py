@@ -1,4 +1,4 @@
-"""A fitted model in one file: tensors and JSON (safetensors). Reading one runs none of its code."""
+"""File of a fitted model: tensors and JSON (safetensors). Reading it runs no code of the file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ FORMAT = "biv model 1"
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
-    """Write tensors and JSON; until the file is complete, the one before it stays.
+    """Write tensors and JSON; an existing file stays until the new one is complete.
 
-    Raises:
-        TypeError: Something in `content` has no form in JSON.
+    Raises
+    ------
+    TypeError
+        A value in `content` cannot be written as JSON.
     """
     from safetensors.torch import save
 
     text = json.dumps(content, allow_nan=False)
-    # Copies, since tied weights are one tensor under two names.
-    whole = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-    metadata = {"format": FORMAT, "content": text, "sha256": _digest(whole, text)}
-    write_atomically(Path(path), save(whole, metadata=metadata))
+    # safetensors refuses tied weights, which share memory, so every tensor is copied.
+    copies = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    metadata = {"format": FORMAT, "content": text, "sha256": _digest(copies, text)}
+    write_atomically(Path(path), save(copies, metadata=metadata))
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
-    """Against accidents: who means harm can write another."""
+    """Return a checksum. It finds accidents only: anyone can write a matching one."""
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -41,11 +43,14 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What :func:`write` was given.
+    """Return the tensors and the JSON that :func:`write` was given.
 
-    Raises:
-        ValueError: The file is no model, is damaged, or is of another version.
-        FileNotFoundError: It is not there.
+    Raises
+    ------
+    ValueError
+        The file is not a model, is damaged, or has another format version.
+    FileNotFoundError
+        The file does not exist.
     """
     from safetensors import SafetensorError, safe_open
 

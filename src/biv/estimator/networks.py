@@ -1,4 +1,4 @@
-"""The network of an output: one of the library, or one that a function of the user makes."""
+"""Network of an output: one of the library, or one that a function of the user returns."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from biv.models import MLP, Periodic
 from biv.preprocessing.encoder import FeatureEncoder
 
 HIDDEN = (64, 64)  # widths of the hidden layers of an ensemble's network
-SCALES = (0.1, 0.25, 0.6)  # of embeddings: for smooth labels, and for those that change fast
-MIN_VALUES = 3  # of a numeric feature that is embedded; a feature with fewer is a switch
+SCALES = (0.1, 0.25, 0.6)  # of the frequencies of embeddings; large ones suit labels that vary fast
+MIN_VALUES = 3  # a numeric feature with fewer distinct values is not embedded
 USUAL_RATE = 1e-3
-LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # of an ensemble; chosen on noisy held-out labels
+LARGEST_RATE, RATE_OF_ONE_INPUT = 6e-3, 0.06  # for "ensemble"; chosen on noisy held-out labels
 
 NetworkFunction = Callable[[int, int], nn.Module]
 
 
 @dataclass(frozen=True)
 class CustomNetwork:
-    """Networks that a function of the user makes, which draws from torch's global generator."""
+    """Networks returned by a function of the user, which draws from torch's global generator."""
 
     function: NetworkFunction
     features: int
@@ -37,8 +37,7 @@ class CustomNetwork:
             torch.default_generator.manual_seed(generator.initial_seed())
             module: object = self.function(self.features, self.outputs)
         if not isinstance(module, nn.Module):
-            found = validation.describe(module)
-            raise TypeError(f"model must make an nn.Module; got {found}")
+            raise TypeError(f"model must return an nn.Module; got {validation.describe(module)}")
         return module
 
 
@@ -48,12 +47,21 @@ Network = MLP | CustomNetwork
 def candidate_networks(
     model: str | NetworkFunction, x: Tensor, encoder: FeatureEncoder
 ) -> list[Network]:
-    """Return the networks of one output, of which short trainings choose if there are several.
+    """Return the networks of one output from which pilots choose.
 
-    Args:
-        model: "ensemble", "paper" or a function, as :class:`biv.BIVRegressor` takes it.
-        x: Scaled features, (N, F).
-        encoder: Encoder that the columns of x come from.
+    Parameters
+    ----------
+    model : {"ensemble", "paper"} or callable
+        Parameter `model` of :class:`biv.BIVRegressor`.
+    x : Tensor of shape (N, F)
+        Scaled features.
+    encoder : FeatureEncoder
+        Encoder that made the columns of x.
+
+    Returns
+    -------
+    list of Network
+        One network, or several that differ in their embeddings.
     """
     features = x.shape[1]
     if not isinstance(model, str):
@@ -70,9 +78,9 @@ def candidate_networks(
 def default_learning_rate(model: str | NetworkFunction, network: Network) -> float:
     """Return the learning rate of AdamW for a network of this model.
 
-    An "ensemble" takes 0.06/√k for the k inputs of the first layer, and 0.006 at most.
+    It is 0.06/√k for an "ensemble" network with k inputs of the first layer, at most 0.006.
     """
     if isinstance(network, CustomNetwork) or model == "paper":
         return USUAL_RATE
-    # A step of Adam moves every weight alike, and k of them move the sum that they feed.
+    # A step of Adam changes every weight by about the same amount; a unit sums k of these changes.
     return min(LARGEST_RATE, RATE_OF_ONE_INPUT / math.sqrt(network.inputs))

@@ -1,4 +1,4 @@
-"""What each parameter of :class:`biv.BIVRegressor` may be, in one table."""
+"""Constraints on the parameters of :class:`biv.BIVRegressor`, in one table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _loss(name: str, value: object) -> None:
 
 def _model(name: str, value: object) -> None:
     if not callable(value) or isinstance(value, nn.Module):
-        validation.check_one_of(name, value, MODELS, ", or a function that makes an nn.Module")
+        validation.check_one_of(name, value, MODELS, ", or a function that returns an nn.Module")
 
 
 def _epsilon(name: str, value: object) -> None:
@@ -60,7 +60,7 @@ def _jobs(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a non-zero integer or None; got {shortened(value)}")
 
 
-def _truth(name: str, value: object) -> None:
+def _boolean(name: str, value: object) -> None:
     if not isinstance(value, (bool, np.bool_, Integral)):
         raise TypeError(f"{name} must be True or False; got {describe(value)}")
 
@@ -81,51 +81,57 @@ CONSTRAINTS: Mapping[str, Check] = {
     "calibrate_variance": partial(validation.check_one_of, allowed=(False, True)),
     "checkpoint": _optional(_path),
     "n_jobs": _optional(_jobs),
-    "verbose": _truth,
+    "verbose": _boolean,
 }
-"""Check of every parameter but `keep`, which depends on X, and `random_state`, which is NumPy's."""
+"""Check of every parameter, except `keep` and `random_state`, which :meth:`fit` checks."""
 
 
 @errors_point_to("estimator")
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Check the parameters of a :class:`biv.BIVRegressor` by themselves and with each other.
+    """Check each parameter of a :class:`biv.BIVRegressor`, and that they fit together.
 
-    Raises:
-        TypeError: A parameter has another type than expected.
-        ValueError: A parameter has another value than expected.
+    Raises
+    ------
+    TypeError
+        A parameter has an invalid type.
+    ValueError
+        A parameter has an invalid value.
     """
     for name, check in CONSTRAINTS.items():
         check(name, parameters[name])
     members, folds = parameters["members"], parameters["folds"]
     if members % folds:
-        raise ValueError(f"members must be a multiple of folds, {folds}; got {members}")
+        raise ValueError(f"members must be a multiple of folds ({folds}); got {members}")
 
 
 def check_units(parameters: Mapping[str, Any], outputs: int) -> None:
-    """Refuse parameters in squared units of y where several outputs have different units.
+    """Check that no parameter is in squared units of y if several outputs may differ in units.
 
-    Raises:
-        ValueError: `threshold` or `epsilon` is one.
+    Raises
+    ------
+    ValueError
+        `threshold` or `epsilon` is in squared units of y.
     """
-    for name, instead in (
+    for name, advice in (
         ("threshold", "leave it out"),
-        ("epsilon", "give a number, which is relative"),
+        ("epsilon", "pass a number, which is relative"),
     ):
         value = parameters[name]
         absolute = name == "threshold" or isinstance(value, (Fixed, Relative))
         if outputs > 1 and value is not None and absolute:
             raise ValueError(
                 f"{name}={value!r} is in squared units of one output; got {outputs} outputs: "
-                f"{instead}"
+                f"{advice}"
             )
 
 
 def thread_count(n_jobs: int | None) -> int:
     """Return the number of threads that `n_jobs` stands for, as in scikit-learn.
 
-    Example:
-        >>> thread_count(None), thread_count(1)
-        (1, 1)
+    Examples
+    --------
+    >>> thread_count(None), thread_count(1)
+    (1, 1)
     """
     CONSTRAINTS["n_jobs"]("n_jobs", n_jobs)
     cores = os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The scikit-learn estimator: a table, a column of labels, and a column of error bars."""
+"""Scikit-learn estimator for a table with a column of labels and a column of error bars."""
 
 from __future__ import annotations
 
@@ -50,90 +50,82 @@ Array = npt.NDArray[Any]
 class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Neural regression for labels with error bars.
 
-    An ensemble of small networks is trained with Batch Inverse-Variance weighting: each label
-    counts with weight 1/(σ²+ε). Features, labels, σ² and ε are scaled inside. Each network leaves
-    out a fold of the rows, and its predictions of that fold choose the number of epochs and
-    estimate the model's own error from noisy labels alone (:func:`biv.training.cross_fit`). Several
-    outputs are fitted one by one, each on the rows that have its label: a network that is shared
-    by outputs of different difficulty has to stop at one epoch, and was up to 80% worse than
-    separate ones.
+    The model is an ensemble of small networks. It is trained with Batch Inverse-Variance weighting:
+    a label with noise variance σ² has the weight 1/(σ²+ε). Pass the error bars to :meth:`fit`, as
+    `y_std` (σ) or `y_var` (σ²). Features and labels are scaled internally.
 
-    With the predictions :math:`f_m(x)` of M networks, :meth:`predict` returns their mean, and as
-    its variance
-
-    .. math:: \frac{1}{M-1} \sum_m \left(f_m(x) - \bar f(x)\right)^2 + \tau^2
-              \quad (+\, \sigma^2 \text{ of a new label, if given}),
-
-    where τ² is the :func:`biv.metrics.residual_variance` of `out_of_fold_`. That counts some of the
-    networks' variance twice: intervals of 68% cover more than 68%.
+    Each network leaves out one fold of the rows. The predictions of the left-out rows choose the
+    number of epochs and estimate the variance τ² of the model's own error, from the noisy labels
+    alone (:func:`biv.training.cross_fit`).
 
     Parameters
     ----------
     loss : {"biv", "l2", "iv", "cutoff"}, default="biv"
-        Weighting of the labels: "biv" by 1/(σ²+ε), "iv" by 1/σ², "l2" all alike, "cutoff" only
-        those with σ² below `threshold`. Without error bars, "biv" is "l2". Change it to compare
-        methods.
+        Loss that the networks minimise. "biv" weights labels by 1/(σ²+ε), "iv" by 1/σ², and "l2"
+        equally; "cutoff" uses only labels with σ² below `threshold`. Without error bars, "biv" is
+        the same as "l2". Change it to compare methods.
     epsilon : "auto", float or EpsilonPolicy, default="auto"
-        ε of "biv". "auto" takes the model's own residual variance τ², estimated by a short training
-        before the real one, or a fifth of it if a short training with that much predicts unseen
-        labels better. A number is **relative**, in units of the label variance (0.01 to 0.1 is
-        usual; in ``BIVLoss`` it is absolute). A policy of :mod:`biv.epsilon` is in squared units of
-        y. Set a number to compare values of ε.
-    threshold : float, default=None
-        Largest σ² that "cutoff" keeps, in squared units of y; None takes the mean of the variances,
-        and is the only choice with several outputs, whose units may differ. Lower it if the
-        noisiest labels kept still do harm.
+        ε of "biv". "auto" is the estimate of τ² by a short training, or a fifth of it if a short
+        training with that ε predicts held-out labels better. A number is **relative**: it is in
+        units of the label variance, usually 0.01 to 0.1. (In ``BIVLoss``, it is absolute.) A policy
+        of :mod:`biv.epsilon` is in squared units of y. Set a number to compare values of ε.
+    threshold : float or None, default=None
+        Upper limit of σ² for "cutoff", in squared units of y. None is the mean of the variances.
+        With several outputs, it must be None, since their units may differ. Lower it if the
+        noisiest labels in use make the predictions worse.
     model : {"ensemble", "paper"} or callable, default="ensemble"
-        "ensemble" has periodic embeddings of numeric features, whose frequencies are chosen by
-        short trainings; "paper" is the network of the paper. A callable is given the numbers of
-        features and outputs and returns a new ``nn.Module`` from (N, features) to (N, outputs);
-        each output has networks of its own, so that the number of outputs is 1. Change it if you
-        know an architecture that suits your features.
+        Architecture of the networks. "ensemble" has periodic embeddings of numeric features, whose
+        frequencies are chosen by short trainings. "paper" is the network of the paper. A callable
+        takes the number of features and the number of outputs, and returns a new ``nn.Module`` that
+        maps (N, features) to (N, outputs). The number of outputs is always 1, because each output
+        has its own networks. Change it if you know an architecture that suits your features.
     members : int, default=16
-        Number of networks, a multiple of `folds`. Training time grows in proportion; use fewer for
-        a quick look.
+        Number of networks, a multiple of `folds`. Training time is proportional to it. Lower it for
+        a quick first result.
     folds : int, default=8
-        Number of parts that the rows are dealt into, at most one per row. With fewer folds, each
-        network learns from fewer rows; choose fewer if you choose fewer members.
+        Number of folds of the rows. If there are fewer rows than folds, each row is a fold. With
+        fewer folds, each network is trained on fewer rows. Lower it if you lower `members`.
     max_epochs : int, default=100
-        Largest number of passes over the rows; of a table with more than 65,536 rows, a pass takes
-        65,536 drawn anew. Raise it if a warning says that the last epoch was the best.
-    patience : int, default=None
-        Number of epochs without a `history_` lower by 1% after which training stops. None takes 4,
-        and for a small table as many as make 96 steps. Raise it if `history_` still falls slowly.
-    batch_size : int, default=None
-        Rows per step. None takes 256, and for a small table fewer, but at least 32, so that an
-        epoch has 24 steps. Raise it to train a large table faster.
-    learning_rate : float, default=None
-        Learning rate of AdamW. None takes 0.06/√k for the k inputs of the first layer of an
-        "ensemble" network, at most 0.006, and 0.001 for other models. Lower it if training
-        diverges.
+        Maximum number of epochs. An epoch is a pass over all rows, or over 65,536 randomly drawn
+        rows of a larger table. Raise it if a warning says that the last epoch was the best.
+    patience : int or None, default=None
+        Number of epochs without an improvement of `history_` by 1% after which training stops. None
+        is 4, or more for a small table, to make 96 steps. Raise it if `history_` still falls slowly
+        at the end.
+    batch_size : int or None, default=None
+        Number of rows per step. None is 256, or less for a small table (at least 32), to make 24
+        steps per epoch. Raise it to train faster on a large table.
+    learning_rate : float or None, default=None
+        Learning rate of AdamW. None is 0.06/√k, at most 0.006, for an "ensemble" network with k
+        inputs of the first layer, and 0.001 for other models. Lower it if training diverges.
     weight_decay : float, default=0.01
         Weight decay of AdamW. Raise it if the model overfits.
     unknown_variance : {"raise", "median", "estimate"}, default="raise"
-        Treatment of labels whose `y_var` is NaN: raise an error, take the median of the known
-        variances, or estimate one variance for all of them from their residuals. A warning says
-        what was taken. Change it if some error bars are missing.
+        Treatment of labels whose variance is NaN. "raise" raises an error, "median" uses the median
+        of the known variances, and "estimate" estimates one variance for all these labels from
+        their residuals. A warning states the value used. Change it if some error bars are missing.
     calibrate_variance : bool, default=False
-        Whether to multiply the variances by `variance_factor_` before training; variances passed to
-        :meth:`predict` and :meth:`score` are multiplied likewise. Set it if all error bars are
+        Whether to multiply the variances by `variance_factor_` before training. Variances passed to
+        :meth:`predict` and :meth:`score` are then multiplied too. Set it if all error bars are
         wrong by one common factor.
     keep : sequence of str, default=()
-        Names of columns of a frame to learn from although they look like identifiers or copies of
-        the label. In a frame, a column of text with at least 20 filled cells of which 95% are
-        distinct is otherwise left out, with a warning. Name a column here if that is wrong.
-    checkpoint : str or Path, default=None
-        File that an interrupted :meth:`fit` resumes from, to the same bits, if it is called again
-        with the same rows, parameters and seed. Short trainings before the real one are repeated.
-        With several outputs, each has a file of its own, whose name ends in its number. Set it for
-        long fits, and remove the file afterwards.
+        Names of columns of a frame to use although they look like identifiers or copies of the
+        label. By default, a column of text is left out, with a warning, if at least 95% of its
+        filled cells are distinct and at least 20 are filled. Name a column here if it is not an
+        identifier.
+    checkpoint : str, Path or None, default=None
+        File from which an interrupted :meth:`fit` resumes. Call `fit` again with the same rows,
+        parameters and seed; the model is the same to the last bit. The short trainings are
+        repeated. With several outputs, each output has its own file, whose name ends in the number
+        of the output. Set it for long fits, and delete the file afterwards.
     n_jobs : int or None, default=1
-        Number of threads for training and prediction; negative numbers count back from all
-        processors, and -1 is all of them. Two are faster by a third on idle processors, and many
-        times slower on busy ones, since they wait for each other. They change the model by rounding
-        at most.
+        Number of threads for training and prediction. None is 1, and -1 is the number of
+        processors; other negative numbers count back from that. The number of threads changes
+        results by rounding errors only. Set 2 on idle processors, where it is about a third faster;
+        on busy processors it is many times slower.
     random_state : int, RandomState instance or None, default=None
-        Seed of folds, first parameters and batches. Pass an int for the same model in every call.
+        Seed of folds, initial parameters and batches. Pass an int to get the same model in every
+        call.
     verbose : bool, default=False
         Whether to show a progress bar on a terminal and print a summary to standard error. Set it
         to follow a long fit.
@@ -141,65 +133,88 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     epsilon_ : float, ndarray of shape (n_outputs,) or None
-        ε in squared units of y. None with a loss other than "biv" and with a policy.
+        ε in squared units of y. None if `loss` is not "biv", and for a policy that has no fixed ε.
     tau2_ : float or ndarray of shape (n_outputs,)
         Estimated variance τ² of the model's own error, in squared units of y. It includes noise
-        that all labels share and no error bar knows of: the two cannot be told apart.
+        that all labels share and that the error bars do not contain, since the two cannot be told
+        apart.
     n_epochs_ : int
-        Number of epochs that was chosen; with several outputs, the largest of theirs.
+        Chosen number of epochs; with several outputs, the largest.
     history_ : ndarray of shape (n_epochs,)
         Estimated mean squared error to the true labels after every epoch, in units of the label
-        variance. With several outputs, their mean, to which an output whose training has ended
-        contributes its lowest value. A warning is given if the chosen one is negative.
+        variance. With several outputs, it is their mean; after the training of an output has ended,
+        its lowest value is used. :meth:`fit` warns if the value of the chosen epoch is negative.
     out_of_fold_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Predictions of each row by the networks that have not learned from it, in units of y.
+        Prediction of each row by the networks that were not trained on it, in units of y.
     effective_sample_size_ : float
-        Number of labels that the fit rests on: Kish's effective size of the weights 1/(σ²+τ²).
+        Effective number of labels of the fit: Kish's effective sample size of the weights
+        1/(σ²+τ²). With several outputs, their mean.
     variance_factor_ : float, ndarray of shape (n_outputs,) or None
-        Factor that `y_var` should be multiplied by: the slope of the squared out-of-fold residuals
-        on it (:func:`biv.metrics.variance_factor`). 1 for honest error bars, NaN if all are equal,
-        None without error bars.
+        Factor by which `y_var` should be multiplied: the slope of the squared out-of-fold residuals
+        on `y_var` (:func:`biv.metrics.variance_factor`). It is about 1 if the error bars are right,
+        NaN if they are all equal, and None without error bars.
     variance_factor_interval_ : tuple (low, high), ndarray of shape (n_outputs, 2) or None
-        95% interval of `variance_factor_`; too narrow with fewer than about 200 labels.
+        95% interval of `variance_factor_`. It is too narrow with fewer than about 200 labels.
     reduced_chi_squared_ : tuple (value, stderr), ndarray of shape (n_outputs, 2) or None
         Reduced χ² of the out-of-fold residuals by the error bars alone, with its standard error
-        (:func:`biv.metrics.reduced_chi_squared`). The model's own error takes it above 1; below 1,
-        the error bars are too large.
+        (:func:`biv.metrics.reduced_chi_squared`). The model's own error raises it above 1. If it is
+        below 1, the error bars are too large.
     unknown_variance_ : float, ndarray of shape (n_outputs,) or None
-        Variance that is taken where `y_var` is NaN, in squared units of y; None if that is an
-        error.
+        Variance that replaces unknown variances, in squared units of y. None if `unknown_variance`
+        is "raise", and without error bars.
     ignored_features_ : list
-        Names of the columns that were left out as identifiers; :meth:`predict` accepts anything in
-        them.
+        Names of the columns that were left out as identifiers. :meth:`predict` expects these
+        columns and ignores their values.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of the frame that was fitted; absent otherwise.
+        Names of the columns of X. Defined only if X was a frame.
     n_features_in_ : int
         Number of columns of X.
 
     Notes
     -----
-    Adding a number to y adds it to predictions. Scaling y and `y_std` by c scales predictions and
-    standard deviations by c. Both hold up to rounding. `y_std` is equivalent to `y_var` of its
-    square, and without error bars "biv" is "l2".
+    With the predictions :math:`f_m(x)` of M networks, :meth:`predict` returns their mean, and the
+    root of the variance
+
+    .. math:: \frac{1}{M-1} \sum_m \left(f_m(x) - \bar f(x)\right)^2 + \tau^2
+              \quad (+\, \sigma^2 \text{ of a new label, if given}),
+
+    where τ² is the :func:`biv.metrics.residual_variance` of `out_of_fold_`. A part of the networks'
+    variance is contained in τ² too, so that intervals of 68% hold more than 68% of the true labels.
+
+    Several outputs are fitted separately, each on the rows that have its label. Networks that
+    several outputs share must stop at one epoch for all; with outputs of different difficulty,
+    their error was up to 80% higher.
+
+    The following identities hold up to rounding. Adding a number to y adds it to the predictions.
+    Multiplying y and `y_std` by c multiplies predictions and standard deviations by c. Passing
+    `y_std` is the same as passing its square as `y_var`. Without error bars, "biv" is "l2".
+
+    References
+    ----------
+    V. Mai, W. Khamies and L. Paull, "Batch Inverse-Variance Weighting: Deep Heteroscedastic
+    Regression", 2021. https://arxiv.org/abs/2107.04497
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import biv
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> y_std = rng.uniform(0.1, 2.0, size=300)
     >>> y = X[:, 0] + y_std * rng.normal(size=300)
-    >>> model = BIVRegressor(random_state=0).fit(X, y, y_std=y_std)
+    >>> model = biv.BIVRegressor(random_state=0).fit(X, y, y_std=y_std)
     >>> mean, std = model.predict(X, return_std=True)
     >>> bool(np.mean((mean - X[:, 0]) ** 2) < 0.2)
     True
 
-    A network of one's own:
+    Another architecture, as a function that returns a network:
 
     >>> from torch import nn
-    >>> own = lambda features, outputs: nn.Sequential(nn.Linear(features, 16), nn.Tanh(),
-    ...                                               nn.Linear(16, outputs))
-    >>> model = BIVRegressor(model=own, learning_rate=0.02, members=4, folds=4, random_state=0)
-    >>> model.fit(X, y, y_std=y_std).predict(X).shape
+    >>> def make_network(features, outputs):
+    ...     return nn.Sequential(nn.Linear(features, 16), nn.Tanh(), nn.Linear(16, outputs))
+    >>> options = {"members": 4, "folds": 4, "learning_rate": 0.02, "random_state": 0}
+    >>> model = biv.BIVRegressor(model=make_network, **options).fit(X, y, y_std=y_std)
+    >>> model.predict(X).shape
     (300,)
     """
 
@@ -244,7 +259,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    # What Pipeline, GridSearchCV and the like pass on by default, with metadata routing enabled.
+    # With metadata routing enabled, Pipeline, GridSearchCV and others pass these on by default.
     __metadata_request__fit: ClassVar = {"y_var": True, "y_std": True}
     __metadata_request__score: ClassVar = {"y_var": True, "y_std": True}
 
@@ -263,33 +278,64 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y_std: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Fit the model to rows, labels and their error bars.
+        """Fit the model to rows, labels and error bars.
 
-        If it fails, what was fitted before stays. Without `y_var` and `y_std`, all labels are
-        taken to be equally noisy.
+        Without `y_var` and `y_std`, all labels are assumed to be equally noisy. If the fit fails,
+        the estimator keeps the model that was fitted before.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Numbers, or a pandas frame whose columns of text are categories. A missing number
-            becomes the median of its column, with a further column that marks it; a missing
-            category is a category of its own.
+            Numbers, or a pandas frame whose columns of text are categories. A missing number is
+            replaced by the median of its column, and a further column marks it. A missing category
+            is treated as one more category.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Noisy labels; NaN where a label is missing.
-        y_var : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_outputs), or \
-                float, default=None
-            Noise variance σ² of each label, in squared units of y. With several outputs, one per
-            row stands for all labels of the row. 0 is a label to trust, +inf a label to ignore,
-            and NaN an unknown variance (see `unknown_variance`).
-        y_std : array-like of the same shapes, or float, default=None
-            Standard deviation σ of each label, in units of y. Give `y_var` or `y_std`, not both.
+        y_var : array-like or float, default=None
+            Noise variance σ² of each label, in squared units of y: of the shape of y, one per row
+            as (n_samples,) or (n_samples, 1), or one for all labels. 0 is a label to trust, +inf a
+            label to ignore, and NaN an unknown variance (see `unknown_variance`). Pass it if you
+            have variances.
+        y_std : array-like or float, default=None
+            Standard deviation σ of the noise of each label, in units of y, with the same shapes.
+            Pass it instead of `y_var` if you have standard deviations.
         sample_weight : array-like of shape (n_samples,), default=None
-            Importance of each row, whatever its noise. 0 leaves the row out.
+            Importance of each row, independent of its noise; a row of weight 0 is left out. Pass it
+            if some rows matter more than others.
 
         Returns
         -------
         BIVRegressor
             The fitted estimator itself.
+
+        Raises
+        ------
+        TypeError
+            An argument or a parameter has an invalid type.
+        ValueError
+            An argument or a parameter has an invalid value, or training diverges.
+
+        Warns
+        -----
+        ErrorBarWarning
+            The out-of-fold residuals contradict the error bars.
+        ConvergenceWarning
+            The last epoch was the best.
+        UserWarning
+            A column looks like an identifier or a copy of the label, unknown variances were
+            replaced, or the estimated error is negative.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import biv
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1))
+        >>> y_var = rng.choice([0.01, 1.0], size=300)
+        >>> y = biv.noise.corrupt(X[:, 0], y_var, rng)
+        >>> model = biv.BIVRegressor(members=2, folds=2, random_state=0)
+        >>> model.fit(X, y, y_var=y_var).out_of_fold_.shape
+        (300,)
         """
         before = dict(vars(self))
         try:
@@ -317,23 +363,22 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weight = read_sample_weight(sample_weight, matrix)
             if not weight.any():
-                raise ValueError("sample_weight must not be zero in every row")
+                raise ValueError("sample_weight must be positive in some row; got 0 in every row")
         counting = usable(labels, weight, bars)
         arrays.check_magnitude("y", np.where(counting, labels, np.nan), arrays.LARGEST)
         parts, fits = [], []
         for output, used in enumerate(counting.T):
-            # Of the output's own rows, so that a fit of several outputs is several fits of one.
+            # Fitted to the rows of this output, as in a fit of this output alone.
             features = FeatureScaler.fit(matrix[used], ddof=0)
             x = single(features(matrix))
-            own = None if bars is None else bars.rows(used, output)
+            used_bars = None if bars is None else bars.rows(used, output)
+            used_weight = None if weight is None else weight[used]
             fill = None
-            if own is not None and self.unknown_variance != "raise":
-                fill = error_bars.medians(own)  # also where "estimate" begins
+            if used_bars is not None and self.unknown_variance != "raise":
+                fill = error_bars.medians(used_bars)  # "estimate" begins with it too
             rows = TrainingRows(
                 x[torch.from_numpy(used)],
-                TrainingLabels.of(
-                    labels[used, output, None], own, None if weight is None else weight[used], fill
-                ),
+                TrainingLabels.of(labels[used, output, None], used_bars, used_weight, fill),
             )
             candidates = candidate_networks(self.model, rows.x, encoder)
             fit = fit_output(rows, candidates, settings, self._checkpoint(output, labels))
@@ -350,13 +395,13 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_settings(self, bars: ErrorBars | None) -> FitSettings:
-        """Return what the fit of each output needs to know, or raise where error bars lack."""
+        """Return the settings of the fit, or raise if required error bars are missing."""
         loss = registry.for_labels(self.loss, have_variances=bars is not None)
         if bars is None and self.calibrate_variance:
             raise registry.error_bars_missing(Setting("calibrate_variance", True))
         if self.unknown_variance == "raise":
             error_bars.require_known(
-                bars, ": unknown_variance='median' or 'estimate' puts something in its place"
+                bars, ": set unknown_variance='median' or 'estimate' to replace it"
             )
         with arrays.errors_name_argument("random_state"):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -382,7 +427,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _checkpoint(self, output: int, labels: Array) -> Path | None:
-        """Return the file of one output; several have a number at the end of their names."""
+        """Return the checkpoint of one output; with several outputs, its name ends in a number."""
         if self.checkpoint is None:
             return None
         path = Path(self.checkpoint)
@@ -393,8 +438,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if any(ensemble.epoch == self.max_epochs for ensemble in chosen):
             warn(
                 Message(
-                    "the last of {epochs} epochs was the best: with more{rate} it may become "
-                    "better",
+                    "the last of {epochs} epochs was the best: more epochs{rate} may improve the "
+                    "model",
                     epochs=Setting("max_epochs", self.max_epochs),
                     rate=Message(", or a larger {rate},", rate=Setting("learning_rate")),
                 ),
@@ -404,18 +449,18 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _summary(self) -> str:
         results = {"τ²": self.tau2_, "ε": self.epsilon_, "variance factor": self.variance_factor_}
-        words = [
+        parts = [
             f"{name} {' '.join(f'{x:.4g}' for x in np.atleast_1d(value))}"
             for name, value in results.items()
             if value is not None
         ]
-        return ", ".join([f"epoch {self.n_epochs_} of {len(self.history_)}", *words])
+        return ", ".join([f"epoch {self.n_epochs_} of {len(self.history_)}", *parts])
 
     def _set_fitted(self, fitted: Fitted) -> None:
         """Set the fitted attributes, in the units of the labels."""
         self._fitted = fitted
-        found, per_output = fitted.diagnostics, fitted.per_output
-        self.tau2_ = per_output(found.tau2)
+        diagnostics, per_output = fitted.diagnostics, fitted.per_output
+        self.tau2_ = per_output(diagnostics.tau2)
         self.epsilon_ = per_output(fitted.epsilon)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         rules = zip(names, fitted.encoder.columns, strict=True)
@@ -423,42 +468,69 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_epochs_: int = fitted.epoch
         self.history_ = fitted.scores
         self.out_of_fold_ = fitted.shaped(fitted.out_of_fold)
-        self.effective_sample_size_ = found.effective_sample_size
-        self.reduced_chi_squared_ = per_output(found.reduced_chi_squared)
-        self.unknown_variance_ = per_output(found.unknown_variance)
-        factors = found.factors
+        self.effective_sample_size_ = diagnostics.effective_sample_size
+        self.reduced_chi_squared_ = per_output(diagnostics.reduced_chi_squared)
+        self.unknown_variance_ = per_output(diagnostics.unknown_variance)
+        factors = diagnostics.factors
         self.variance_factor_ = per_output(factors and [f.value for f in factors])
         self.variance_factor_interval_ = per_output(factors and [f[1:] for f in factors])
 
     def predict(
         self, X: Any, *, return_std: bool = False, y_var: Any = None, y_std: Any = None
     ) -> Any:
-        """Predict the true labels of new rows and, if asked, how sure these predictions are.
+        """Predict the true labels of new rows and, on request, their standard deviations.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows with the columns of the fit.
         return_std : bool, default=False
-            Whether to return the standard deviation too: the root of the members' variance plus
-            τ². With a few hundred training rows, τ² is rough.
-        y_var : array-like of the shape of the predictions, (n_samples,) or (n_samples, 1), or \
-                float, default=None
-            Noise variance of new labels, in squared units of y. Give it for the standard deviation
-            of a new noisy label instead of that of the true one.
-        y_std : array-like of the same shapes, or float, default=None
-            Standard deviation of the noise of new labels. Give `y_var` or `y_std`, not both.
+            Whether to return standard deviations too: the root of the members' variance plus τ².
+            With a few hundred training rows, τ² is a rough estimate. Set it to get error bars of
+            the predictions.
+        y_var : array-like or float, default=None
+            Noise variance of new labels, in squared units of y: of the shape of the predictions,
+            one per row as (n_samples,) or (n_samples, 1), or one for all labels. Pass it to get the
+            standard deviation of a new noisy label instead of that of the true label.
+        y_std : array-like or float, default=None
+            Standard deviation of the noise of new labels, in units of y, with the same shapes. Pass
+            it instead of `y_var` if you have standard deviations.
 
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predicted labels; of two dimensions if y had two.
+            Predicted true labels, in units of y. The array has two dimensions if y had two.
         std : ndarray of the same shape
-            Standard deviations in units of y, only if `return_std` is True.
+            Standard deviations in units of y. Returned only if `return_std` is True.
+
+        Raises
+        ------
+        NotFittedError
+            The model has not been fitted.
+        ValueError
+            X differs from the columns of the fit or has no finite prediction, or the error bars are
+            invalid or passed without `return_std`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import biv
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1))
+        >>> y = X[:, 0] + rng.normal(size=300)
+        >>> options = {"members": 2, "folds": 2, "random_state": 0}
+        >>> model = biv.BIVRegressor(**options).fit(X, y, y_std=1.0)
+        >>> mean, std = model.predict(X[:3], return_std=True)
+        >>> _, std_of_noisy_label = model.predict(X[:3], return_std=True, y_std=2.0)
+        >>> np.allclose(std_of_noisy_label**2, std**2 + 2.0**2)
+        True
         """
         check_is_fitted(self, "n_epochs_")
         if not (y_var is None and y_std is None) and not return_std:
-            raise ValueError("error bars change the standard deviation: ask for return_std=True")
+            raise ValueError(
+                "y_var and y_std change only the standard deviation, which is not returned: pass "
+                "return_std=True"
+            )
         fitted = self._fitted
         with numerical_settings(thread_count(self.n_jobs)):
             names = getattr(self, "feature_names_in_", None)
@@ -475,27 +547,50 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self, X: Any, y: Any, *, y_var: Any = None, y_std: Any = None, sample_weight: Any = None
     ) -> float:
-        """Return R²; with error bars of the labels, R² with respect to the true labels.
+        """Return R²; with error bars of the labels, R² to the true labels.
 
-        The latter is :func:`biv.metrics.noise_corrected_r2`.
+        With error bars, the score is :func:`biv.metrics.noise_corrected_r2`. Without them, it is
+        scikit-learn's R² to the noisy labels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows with the columns of the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Their labels; those that are NaN do not count.
-        y_var : array-like of the shape of y, (n_samples,) or (n_samples, 1), or float, default=None
-            Noise variance of each label, in squared units of y.
-        y_std : array-like of the same shapes, or float, default=None
-            Standard deviation of each label, in units of y. Give `y_var` or `y_std`, not both.
+            Labels of these rows. Missing labels (NaN) are ignored.
+        y_var : array-like or float, default=None
+            Noise variance of each label, in squared units of y: of the shape of y, one per row as
+            (n_samples,) or (n_samples, 1), or one for all labels. Pass it if the labels are noisy.
+        y_std : array-like or float, default=None
+            Standard deviation of the noise of each label, in units of y, with the same shapes. Pass
+            it instead of `y_var` if you have standard deviations.
         sample_weight : array-like of shape (n_samples,), default=None
-            Importance of each row; not together with error bars.
+            Importance of each row. Pass it if some rows matter more than others; it cannot be
+            combined with error bars.
 
         Returns
         -------
         float
-            R², the mean over outputs.
+            R², the mean over outputs. The best value is 1.
+
+        Raises
+        ------
+        NotFittedError
+            The model has not been fitted.
+        ValueError
+            An argument is invalid, or error bars and `sample_weight` are both given.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import biv
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1))
+        >>> y = X[:, 0] + rng.normal(size=300)
+        >>> options = {"members": 2, "folds": 2, "random_state": 0}
+        >>> model = biv.BIVRegressor(**options).fit(X, y, y_std=1.0)
+        >>> bool(model.score(X, y) < 0.7 < model.score(X, y, y_std=1.0))
+        True
         """
         predicted = self.predict(X)
         labels = arrays.to_real_numbers("y", y)
@@ -505,7 +600,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns = labels.reshape(len(labels), -1)
         noise = self._fitted.new_variance(labels, y_var, y_std)
         if noise is not None and sample_weight is not None:
-            raise ValueError("a noise-corrected score takes error bars or sample_weight, not both")
+            raise ValueError("pass error bars (y_var or y_std) or sample_weight, not both")
         scores = []
         if sample_weight is not None:
             sample_weight = read_sample_weight(sample_weight, columns)
@@ -522,14 +617,39 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of tensors and JSON, which :meth:`load` reads.
 
-        A `checkpoint` is not kept, nor a `random_state` or `epsilon` that is an object: the loaded
-        model has the default in its place, and predicts the same. If `model` is a function, the
-        parameters of its networks are kept and the function is not: give it to :meth:`load` again.
+        The file does not contain `checkpoint`, nor a `random_state` or `epsilon` that is an object.
+        The loaded model has the defaults of these parameters and makes the same predictions. If
+        `model` is a function, the file contains the parameters of its networks but not the
+        function; pass the function to :meth:`load` again.
 
         Parameters
         ----------
         path : str or Path
-            File to write; until it is complete, the file before it stays.
+            File to write. An existing file is replaced once the new one is complete.
+
+        Raises
+        ------
+        NotFittedError
+            The model has not been fitted.
+        OSError
+            The file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import biv
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1))
+        >>> y = X[:, 0] + rng.normal(size=300)
+        >>> options = {"members": 2, "folds": 2, "random_state": 0}
+        >>> model = biv.BIVRegressor(**options).fit(X, y, y_std=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder) / "model.safetensors")
+        ...     loaded = biv.BIVRegressor.load(Path(folder) / "model.safetensors")
+        >>> np.allclose(loaded.predict(X), model.predict(X))
+        True
         """
         check_is_fitted(self, "n_epochs_")
         tensors, content = fitted_json.to_json(self._fitted)
@@ -539,17 +659,18 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, *, model: NetworkFunction | None = None) -> Self:
-        """Return the model that :meth:`save` wrote. No code of the file is run.
+        """Return the model that :meth:`save` wrote, without running any code of the file.
 
-        Only numbers, words and truth values are taken from the file as parameters, and no path:
-        a file does not choose where :meth:`fit` writes.
+        Parameters of the estimator are read from the file if they are numbers, texts or Booleans,
+        but never as paths: a file cannot choose where :meth:`fit` writes.
 
         Parameters
         ----------
         path : str or Path
             File to read.
-        model : callable, default=None
-            Function that made the networks. Give it if the model was fitted with a function.
+        model : callable or None, default=None
+            Function that returns a network. Pass it if the model was fitted with a function as
+            `model`.
 
         Returns
         -------
@@ -558,18 +679,37 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
+        FileNotFoundError
+            The file does not exist.
         ValueError
-            The file is no model, is damaged, or is of another version; or it needs `model`, or has
-            no use for it.
+            The file is not a model, is damaged or has another format version; or `model` is missing
+            or not needed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import biv
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1))
+        >>> y = X[:, 0] + rng.normal(size=300)
+        >>> options = {"members": 2, "folds": 2, "random_state": 0}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "model.safetensors"
+        ...     biv.BIVRegressor(**options).fit(X, y, y_std=1.0).save(path)
+        ...     model = biv.BIVRegressor.load(path)
+        >>> model.predict(X[:3]).shape
+        (3,)
         """
         with errors_point_to("estimator"):
             tensors, content = model_file.read(path)
         if (content.get("network", {}) is None) != (model is not None):
-            wanted = "pass it as model=" if model is None else "leave model out"
-            whose = "a function of its maker's" if model is None else "biv itself"
-            raise ValueError(f"the networks of {path} were made by {whose}: {wanted}")
-        what = "is damaged" if model is None else "was made by another function than this"
-        with typed_json.errors_name_file(path, f"is not a model, or {what}"):
+            if model is None:
+                raise ValueError(f"{path} was fitted with a function as model: pass it as model=")
+            raise ValueError(f"{path} was fitted without a function as model: leave model out")
+        reason = "is damaged" if model is None else "was fitted with another function as model"
+        with typed_json.errors_name_file(path, f"is not a model, or {reason}"):
             settings = settings_from_json(
                 content["settings"], cls._get_param_names(), BIVRegressor.__init__
             )
@@ -586,25 +726,30 @@ Regressor = TypeVar("Regressor", bound=BIVRegressor)
 
 
 def assembled(regressor: Regressor, fitted: Fitted, feature_names: Sequence[str]) -> Regressor:
-    """Give an estimator a model that was fitted elsewhere: in a file, or on a stream.
+    """Set the fitted model of an estimator to one that was fitted on a stream or read from a file.
 
     Parameters
     ----------
     regressor : BIVRegressor
-        Estimator with the parameters of that fit; it becomes fitted.
+        Estimator with the parameters of that fit. It is modified.
     fitted : Fitted
         Fitted model.
     feature_names : sequence of str
-        Names of the columns of its table; empty if they had no names.
+        Names of the columns of the table; empty if they had no names.
+
+    Returns
+    -------
+    BIVRegressor
+        The same estimator, now fitted.
 
     Raises
     ------
     ValueError
-        The model has another number of columns.
+        The number of names differs from the number of columns of the model.
     """
     columns = len(fitted.encoder.columns)
     if feature_names and len(feature_names) != columns:
-        raise ValueError(f"feature_names must name {columns} columns")
+        raise ValueError(f"feature_names must have {columns} names; got {len(feature_names)}")
     regressor.n_features_in_ = columns
     if feature_names:
         regressor.feature_names_in_ = np.array(feature_names, dtype=object)

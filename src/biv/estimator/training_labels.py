@@ -1,4 +1,4 @@
-"""The labels of one fit with their error bars, which change as pilots estimate them."""
+"""Training labels of one fit and their error bars, which pilots may correct."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ MIN_LABELS = 2
 
 @dataclass(frozen=True, eq=False)
 class TrainingLabels:
-    """Noisy labels, (N, D), in units of y, and what is known of their variances so far.
+    """Noisy labels with their error bars and the corrections of these.
 
-    Attributes:
-        y: Labels; NaN where a label does not count.
-        bars: Error bars as the user gave them, +inf where a label does not count; or None.
-        weight: Importance of each row, (N,), or None.
-        factors: Factor that the variances of each output are multiplied by; None for none.
-        fill: Variance of each output that unknown variances are replaced by, (D,), or None.
+    Attributes
+    ----------
+    y : ndarray of shape (N, D)
+        Labels in units of y; NaN where a label is not used.
+    bars : ErrorBars or None
+        Error bars as the user passed them; +inf where a label is not used.
+    weight : ndarray of shape (N,) or None, default=None
+        Sample weight of each row.
+    factors : list of Factor or None, default=None
+        Factor of each output by which the variances are multiplied.
+    fill : ndarray of shape (D,) or None, default=None
+        Variance of each output that replaces unknown variances.
     """
 
     y: Array
@@ -44,30 +50,40 @@ class TrainingLabels:
     def of(
         cls, y: Array, bars: ErrorBars | None, weight: Array | None, fill: Array | None = None
     ) -> TrainingLabels:
-        """Return labels as a fit begins with them.
+        """Return the labels at the beginning of a fit.
 
-        Args:
-            y: Labels, (N, D); NaN where one is missing.
-            bars: Their error bars, or None.
-            weight: Importance of each row, or None. A row of importance 0 does not count.
-            fill: Variance of each output that unknown variances are replaced by, or None.
+        Parameters
+        ----------
+        y : ndarray of shape (N, D)
+            Labels; NaN where one is missing.
+        bars : ErrorBars or None
+            Error bars.
+        weight : ndarray of shape (N,) or None
+            Sample weight of each row. A row of weight 0 is not used.
+        fill : ndarray of shape (D,) or None, default=None
+            Variance of each output that replaces unknown variances.
+
+        Returns
+        -------
+        TrainingLabels
+            Labels without corrections of the variances.
         """
-        gone = np.isnan(y)
+        unused = np.isnan(y)
         if weight is not None:
-            gone = gone | (weight == 0)[:, None]
+            unused = unused | (weight == 0)[:, None]
         if bars is not None:
-            gone = gone | np.isinf(bars.variance)
-            bars = ErrorBars(np.where(gone, np.inf, bars.variance), bars.name)
-        return cls(np.where(gone, np.nan, y), bars, weight, fill=fill)
+            unused = unused | np.isinf(bars.variance)
+            bars = ErrorBars(np.where(unused, np.inf, bars.variance), bars.name)
+        return cls(np.where(unused, np.nan, y), bars, weight, fill=fill)
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a label has no variance."""
+        """Whether the variance of a label is unknown."""
         return self.bars is not None and bool(self.bars.unknown.any())
 
     @property
     def variance(self) -> Array | None:
-        """σ² of each label, (N, D), multiplied and filled in; None without error bars."""
+        """Corrected σ² of each label, (N, D); None without error bars."""
         if self.bars is None:
             return None
         bars = self.bars
@@ -93,38 +109,48 @@ class TrainingLabels:
     def calibrated(self, out_of_fold: Array) -> TrainingLabels:
         """Return labels whose variances are multiplied by the factor estimated from residuals.
 
-        Args:
-            out_of_fold: Predictions of rows by networks that have not seen them, (N, D).
+        Parameters
+        ----------
+        out_of_fold : ndarray of shape (N, D)
+            Out-of-fold predictions.
 
-        Raises:
-            ValueError: The error bars of an output are all equal.
+        Returns
+        -------
+        TrainingLabels
+            Calibrated labels.
+
+        Raises
+        ------
+        ValueError
+            The error bars of an output are too few or all equal.
         """
         factors = self._factors(out_of_fold)
         for factor in factors:
             if np.isnan(factor.value):
                 raise ValueError(
                     Message(
-                        "{calibrate} needs error bars that differ between labels: else their "
-                        "factor cannot be told from the model's own error{page}",
+                        "{calibrate} needs error bars that differ between labels; got equal ones, "
+                        "or too few: their factor cannot be separated from the model's own error"
+                        "{page}",
                         calibrate=Setting("calibrate_variance", True),
                         page=page_hint("checking"),
                     )
                 )
             if factor.value <= 0:
                 warn(
-                    "the error bars explain nothing of the residuals (the slope is "
-                    f"{factor.value:.3g}, {factor.low:.3g} to {factor.high:.3g}): every label "
-                    "counts alike"
+                    "the error bars do not explain the residuals (slope "
+                    f"{factor.value:.3g}, {factor.low:.3g} to {factor.high:.3g}): all labels get "
+                    "the same weight"
                 )
         fill = self.fill
-        if fill is not None:  # the medians of what was multiplied
+        if fill is not None:  # medians of the variances, which are multiplied likewise
             fill = fill * [max(factor.value, 0.0) for factor in factors]
         return replace(self, factors=factors, fill=fill)
 
     def with_estimates(self, out_of_fold: Array) -> TrainingLabels:
         """Return labels whose unknown variances are estimated from their residuals.
 
-        The estimate is what the mean squared residual of these labels exceeds τ² by.
+        The estimate is the mean squared residual of these labels minus τ².
         """
         assert self.bars is not None
         assert self.fill is not None
@@ -138,7 +164,7 @@ class TrainingLabels:
         return replace(self, fill=fill)
 
     def diagnose(self, out_of_fold: Array) -> LabelDiagnostics:
-        """Return the estimates that the fitted attributes report."""
+        """Return the diagnostics that the fitted attributes report."""
         variance = self.variance
         noise = np.zeros_like(self.y) if variance is None else variance
         columns = zip(out_of_fold.T, self.y.T, noise.T, strict=True)
@@ -147,8 +173,8 @@ class TrainingLabels:
             known = (~np.isnan(self.y)).sum(axis=0)
             return LabelDiagnostics(tau2, float(known.mean()), None, None, None)
         sizes = [
-            float(effective_batch_size(inverse_variance_weights(column, own)))
-            for column, own in zip(variance.T, tau2, strict=True)
+            float(effective_batch_size(inverse_variance_weights(column, epsilon)))
+            for column, epsilon in zip(variance.T, tau2, strict=True)
         ]
         factors = self._factors(out_of_fold) if self.factors is None else self.factors
         fill = None if self.fill is None else self.fill.tolist()
@@ -156,26 +182,26 @@ class TrainingLabels:
         return LabelDiagnostics(tau2, float(np.mean(sizes)), factors, chi_squared, fill)
 
     def _chi_squared(self, out_of_fold: Array) -> list[tuple[float, float]]:
-        """Return that of each output, by the error bars alone; NaN if all are 0."""
-        each = []
+        """Return the reduced χ² of each output by the error bars alone; NaN if all are 0."""
+        outputs = []
         for k in range(self.y.shape[1]):
             f, y, v = self._known(out_of_fold, k)
             used = v > 0
             chi = metrics.Score(np.nan, np.nan)
             if used.any():
                 chi = metrics.reduced_chi_squared(f[used], y[used], v[used])
-            each.append((chi.value, chi.stderr))
-        return each
+            outputs.append((chi.value, chi.stderr))
+        return outputs
 
     def warn_about_error_bars(self, out_of_fold: Array) -> None:
-        """Warn of variances that were filled in, and of error bars that residuals contradict."""
+        """Warn of variances that were filled in and of error bars that residuals contradict."""
         if self.bars is None:
             return
         if self.fill is not None and (count := int(self.bars.unknown.sum())):
-            taken = ", ".join(f"{value:.4g}" for value in self.fill)
+            values = ", ".join(f"{value:.4g}" for value in self.fill)
             warn(
-                f"the variance of {count} of {self.bars.variance.size} labels is unknown, and was "
-                f"taken to be {taken}"
+                f"the variance of {count} of {self.bars.variance.size} labels is unknown and was "
+                f"set to {values}"
             )
         for k in range(self.y.shape[1]):
             finding = findings.judge(
@@ -188,10 +214,12 @@ class TrainingLabels:
 
 
 def usable(y: Array, weight: Array | None, bars: ErrorBars | None) -> npt.NDArray[np.bool_]:
-    """Return which labels there is something to learn from, (N, D).
+    """Return a mask of the labels that a fit can use, (N, D).
 
-    Raises:
-        ValueError: An output has fewer than two.
+    Raises
+    ------
+    ValueError
+        An output has fewer than two.
     """
     used = ~np.isnan(y)
     if bars is not None:
@@ -200,7 +228,7 @@ def usable(y: Array, weight: Array | None, bars: ErrorBars | None) -> npt.NDArra
         used &= (weight > 0)[:, None]
     if (few := used.sum(axis=0).min()) < MIN_LABELS:
         raise ValueError(
-            f"every output must have at least {MIN_LABELS} labels to learn from, which are not "
-            f"missing and have a finite variance and a positive sample_weight; got {few}"
+            f"every output must have at least {MIN_LABELS} usable labels, which are not missing "
+            f"and have a finite variance and a positive sample_weight; got {few}"
         )
     return used

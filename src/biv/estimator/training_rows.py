@@ -1,4 +1,4 @@
-"""The rows of one fit as networks learn from them: labels scaled to unit variance, in float32."""
+"""Training rows of one fit as networks see them: labels of unit variance, in float32."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from biv.training.held_out import HeldOutScore
 
 Array = npt.NDArray[Any]
 
-LARGEST_SCALED = 1e36  # of a finite σ², in units of the label variance
+LARGEST_SCALED = 1e36  # upper limit of a finite σ², in units of the label variance
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Features and labels of one fit. Predictions go in and out in units of y.
+    """Features and labels of one fit. Its methods take and return predictions in units of y.
 
-    Attributes:
-        x: Scaled features, (N, F).
-        labels: Labels and error bars, (N, D), in units of y.
+    Attributes
+    ----------
+    x : Tensor of shape (N, F)
+        Scaled features.
+    labels : TrainingLabels
+        Labels and error bars of shape (N, D), in units of y.
     """
 
     x: Tensor
@@ -37,7 +40,7 @@ class TrainingRows:
 
     @cached_property
     def scalers(self) -> list[LabelScaler]:
-        """The scaler of each output, to unit variance of the labels without their noise."""
+        """Scaler of each output, to unit variance of the labels without their noise."""
         variance = self.labels.variance
         return [
             _label_scaler(column, None if variance is None else variance[:, k])
@@ -46,7 +49,7 @@ class TrainingRows:
 
     @cached_property
     def triplets(self) -> Triplets:
-        """What networks learn from."""
+        """Scaled features, labels, variances and weights, for training."""
         variance, weight = self.labels.variance, self.labels.weight
         return Triplets(
             self.x,
@@ -60,7 +63,7 @@ class TrainingRows:
 
     def _scaled_variance(self, variance: Array) -> Array:
         each = [s.variance(variance[:, k]) for k, s in enumerate(self.scalers)]
-        # Networks get float32, where more would be infinite: labels to ignore.
+        # A larger number would be infinite in float32, and the label would be ignored.
         return np.stack([np.where(v < np.inf, np.minimum(v, LARGEST_SCALED), v) for v in each], 1)
 
     def raw(self, scaled: Tensor) -> Array:
@@ -81,14 +84,14 @@ class TrainingRows:
         return HeldOutScore(y, v, None if weight is None else weight[:, None])(f)
 
     def _scaled(self, out_of_fold: Array) -> tuple[Array, Array, Array]:
-        """Return predictions, labels and variances as the networks have them."""
+        """Return predictions, labels and variances in the scaled units of the networks."""
         variance = self.labels.variance
         f, y = self._scaled_labels(out_of_fold), self._scaled_labels(self.labels.y)
         return f, y, np.zeros_like(y) if variance is None else self._scaled_variance(variance)
 
 
 def _label_scaler(labels: Array, variance: Array | None) -> LabelScaler:
-    """Return a scaler; labels that do not vary have no scale but their size."""
+    """Return a scaler; the scale of labels that are all equal is their absolute value, or 1."""
     known = labels[~np.isnan(labels)]
     if np.ptp(known) == 0:
         return LabelScaler(float(known[0]), abs(float(known[0])) or 1.0)
@@ -102,5 +105,5 @@ def raw(scalers: Sequence[LabelScaler], scaled: Array) -> Array:
 
 
 def single(values: Array) -> Tensor:
-    """Return values as networks compute, in float32."""
+    """Return values as a float32 tensor."""
     return torch.tensor(values, dtype=torch.float32)

@@ -272,7 +272,7 @@ def _warn_about_epochs(training: StreamedTraining, settings: StreamSettings) -> 
     if training.stopping.epoch == settings.max_epochs:
         warn(
             Message(
-                "the last of {epochs} epochs was the best: with more it may become better",
+                "the last of {epochs} epochs was the best: more epochs may improve the model",
                 epochs=Setting("max_epochs", settings.max_epochs),
             )
         )
