@@ -1,4 +1,4 @@
-"""Frames with categories and gaps, and what networks get of them."""
+"""Frames with categories and missing values, and the matrices that networks get."""
 
 import json
 
@@ -25,11 +25,11 @@ def test_frames_with_categories_and_gaps(tmp_path):
     assert model.n_features_in_ == 5
     model.save(tmp_path / "model")
     np.testing.assert_allclose(biv.BIVRegressor.load(tmp_path / "model").predict(fresh), mean)
-    fresh.loc[0, "town"] = "Luzern"  # never seen: none of those that were
+    fresh.loc[0, "town"] = "Luzern"  # not seen in training: 0 in all columns of the category
     assert np.isfinite(model.predict(fresh)).all()
 
 
-def test_columns_are_those_of_the_training():
+def test_columns_must_be_those_of_training():
     data, y, std, _ = frame(100)
     model = biv.BIVRegressor(**SMALL).fit(data, y, y_std=std)
     with pytest.raises(ValueError, match="feature names should match"):
@@ -44,7 +44,7 @@ def test_columns_are_those_of_the_training():
         biv.BIVRegressor().fit(data.assign(a=np.inf), y)
 
 
-def test_what_a_table_becomes():
+def test_encoding_of_numbers_booleans_and_categories():
     data = pd.DataFrame(
         {
             "n": pd.array([3, None, 1], dtype="Int64"),
@@ -53,11 +53,11 @@ def test_what_a_table_becomes():
         }
     )
     encoder = FeatureEncoder.fit(data)
-    wanted = [[3, 0, 1, 0, 1, 0], [2, 1, 0, 0, 0, 1], [1, 0, 1, 1, 0, 0]]
-    assert encoder(data).tolist() == wanted  # n, its gaps, t; c: u, v, missing
+    expected = [[3, 0, 1, 0, 1, 0], [2, 1, 0, 0, 0, 1], [1, 0, 1, 1, 0, 0]]
+    assert encoder(data).tolist() == expected  # n, n is missing, t; c: u, v, missing
     assert encoder.numeric == (0, 2)
-    again = FeatureEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
-    assert again(data).tolist() == wanted
+    restored = FeatureEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert restored(data).tolist() == expected
     other = pd.DataFrame({"n": [5.0], "t": [False], "c": ["w"]})
     assert encoder(other).tolist() == [[5, 0, 0, 0, 0, 0]]
 

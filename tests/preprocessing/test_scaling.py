@@ -1,4 +1,4 @@
-"""Labels, variances, cutoffs and ε change units together; features and splits."""
+"""Scaling of labels, variances, cutoffs and ε together; scaling of features; splits of rows."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-def test_clean_labels_become_standard():
+def test_clean_labels_get_mean_0_and_variance_1():
     y = rng().gamma(2.0, 50.0, 1000)
     for ddof in (0, 1):
         scaler = LabelScaler.fit(y, ddof=ddof)
@@ -25,17 +25,20 @@ def test_clean_labels_become_standard():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, lambda x: torch.tensor(x).double(), lambda x: x[0]])
-def test_there_and_back_again(kind):
+def test_the_inverse_restores_labels_and_variances(kind):
     scaler = LabelScaler(mean=-3.0, std=12.5)
     raw = kind([7.0, 0.0, 1e6])
-    for there, back in ((scaler.label, scaler.label_raw), (scaler.variance, scaler.variance_raw)):
-        assert type(there(raw)) is type(raw)
-        np.testing.assert_allclose(back(there(raw)), raw, rtol=1e-14)
-        np.testing.assert_allclose(there(back(raw)), raw, rtol=1e-14)
+    for scale, unscale in (
+        (scaler.label, scaler.label_raw),
+        (scaler.variance, scaler.variance_raw),
+    ):
+        assert type(scale(raw)) is type(raw)
+        np.testing.assert_allclose(unscale(scale(raw)), raw, rtol=1e-14)
+        np.testing.assert_allclose(scale(unscale(raw)), raw, rtol=1e-14)
 
 
-def test_losses_do_not_notice_the_units():
-    """y, σ², cutoff and ε carried over together: every loss is the same but for its own unit."""
+def test_losses_do_not_depend_on_the_units():
+    """If y, σ², cutoff and ε are scaled together, losses differ only by the unit of the loss."""
     scaler = LabelScaler(mean=200.0, std=40.0)
     pred, target = torch.randn(2, 50, generator=torch.Generator().manual_seed(0)).double()
     variance = torch.rand(50, generator=torch.Generator().manual_seed(1)).double()
@@ -49,7 +52,7 @@ def test_losses_do_not_notice_the_units():
     torch.testing.assert_close(biv.iv_loss(*raw, epsilon=scaler.variance_raw(0.4)), iv)
 
 
-def test_noisy_labels_are_scaled_by_what_is_under_the_noise():
+def test_noisy_labels_are_scaled_by_the_statistics_of_the_clean_ones():
     generator = rng(1)
     y = generator.normal(30.0, 4.0, 20_000)
     variance = biv.noise.Gamma(0.5, 100.0).sample(len(y), generator)
@@ -57,11 +60,11 @@ def test_noisy_labels_are_scaled_by_what_is_under_the_noise():
     scaler = LabelScaler.fit(noisy, variance)
     assert scaler.mean == pytest.approx(30.0, abs=0.2)
     assert scaler.std == pytest.approx(4.0, rel=0.03)
-    assert LabelScaler.fit(noisy).std > 8  # what the noise would make of it
+    assert LabelScaler.fit(noisy).std > 8  # inflated by the noise
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_every_output_has_units_of_its_own(noisy):
+def test_every_output_is_scaled_separately(noisy):
     y = rng().normal([5.0, 0.0, -300.0], [2.0, 1e-3, 1e4], (400, 3))
     y[3, 1] = np.nan
     variance = rng(1).gamma(0.5, [1.0, 1e-6, 1e7], (400, 3)) if noisy else None
@@ -71,24 +74,28 @@ def test_every_output_has_units_of_its_own(noisy):
         assert (scaler.mean[k], scaler.std[k]) == (alone.mean, alone.std)
         np.testing.assert_array_equal(scaler.label(y)[:, k], alone.label(y[:, k]))
     for raw in (y, torch.tensor(y), torch.tensor(y, dtype=torch.float32)):
-        for there, back in (
+        for scale, unscale in (
             (scaler.label, scaler.label_raw),
             (scaler.variance, scaler.variance_raw),
         ):
-            assert type(there(raw)) is type(raw)
-            assert there(raw).dtype == raw.dtype
-            np.testing.assert_allclose(back(there(raw)), raw, rtol=1e-5, atol=1e-3)
+            assert type(scale(raw)) is type(raw)
+            assert scale(raw).dtype == raw.dtype
+            np.testing.assert_allclose(unscale(scale(raw)), raw, rtol=1e-5, atol=1e-3)
     np.testing.assert_allclose(scaler.variance_raw(0.05), 0.05 * scaler.std**2)
-    one_a_row = np.full((400, 1), 2.0)
-    np.testing.assert_allclose(scaler.variance(one_a_row), 2.0 / scaler.std**2 * np.ones((400, 3)))
+    one_per_row = np.full((400, 1), 2.0)
+    np.testing.assert_allclose(
+        scaler.variance(one_per_row), 2.0 / scaler.std**2 * np.ones((400, 3))
+    )
     assert scaler == LabelScaler(scaler.mean.copy(), scaler.std.copy())
     assert scaler != LabelScaler(scaler.mean, 2 * scaler.std)
     for wrong in (y[:, :1], y[:, :2], y[:, 0]):
-        with pytest.raises(ValueError, match=r"the 3 outputs in its last dimension, \(N, 3\); got"):
+        with pytest.raises(
+            ValueError, match=r"the 3 outputs in their last dimension, \(N, 3\); got"
+        ):
             scaler.label(wrong)
 
 
-def test_one_output_has_numbers_whatever_its_shape():
+def test_one_output_of_any_shape_has_numbers():
     y, variance = rng().normal(size=50), rng(1).gamma(1, size=50)
     flat, column = LabelScaler.fit(y, variance), LabelScaler.fit(y[:, None], variance[:, None])
     assert flat == column
@@ -98,7 +105,7 @@ def test_one_output_has_numbers_whatever_its_shape():
     assert flat != "a scaler"
 
 
-def test_features():
+def test_features_get_mean_0_and_variance_1():
     x = np.column_stack([rng().normal(5, 3, 100), np.full(100, 0.1), np.arange(100.0)])
     scaler = FeatureScaler.fit(x[:60])
     unit = scaler(x)
@@ -110,9 +117,9 @@ def test_features():
 def test_a_split_is_disjoint_seeded_and_complete():
     split = split_rows(100, train=70, test=30, generator=rng(3))
     assert sorted([*split.train, *split.test]) == list(range(100))
-    again = split_rows(100, train=70, test=30, generator=rng(3))
-    assert np.array_equal(split.train, again.train)
-    assert np.array_equal(split.test, again.test)
+    repeated = split_rows(100, train=70, test=30, generator=rng(3))
+    assert np.array_equal(split.train, repeated.train)
+    assert np.array_equal(split.test, repeated.test)
     other = split_rows(100, train=70, test=30, generator=rng(4))
     assert not np.array_equal(split.train, other.train)
     smaller = split_rows(100, train=30, test=30, generator=rng(3))
@@ -133,16 +140,16 @@ def test_a_split_is_disjoint_seeded_and_complete():
         (lambda: LabelScaler(0.0, 0.0), ValueError, "std .*> 0; got 0"),
         (lambda: LabelScaler(float("nan"), 1.0), ValueError, "mean must be a finite number; got nan"),
         (lambda: LabelScaler.fit(np.ones(5)), ValueError, "y must vary.*got variance 0"),
-        (lambda: LabelScaler.fit(np.ones(1)), ValueError, "y must hold more than 1 labels; got 1"),
+        (lambda: LabelScaler.fit(np.ones(1)), ValueError, "y must hold more than 1 label; got 1"),
         (lambda: LabelScaler.fit(np.ones(3), np.ones(2)), ValueError, r"variance .*\(3,\); got \(2,\)"),
         (lambda: LabelScaler.fit(np.eye(3)[:, :2] * [1, 0]), ValueError, "output 1: y must vary.*got variance 0"),
         (lambda: LabelScaler.fit(np.ones((3, 2)), np.ones(3)), ValueError, r"variance .*\(3, 2\) or \(3, 1\); got \(3,\)"),
         (lambda: LabelScaler(0.0, np.ones(2)), ValueError, r"two numbers or two arrays of shape \(D,\); got shapes \(\) and \(2,\)"),
         (lambda: LabelScaler(np.zeros(2), np.array([1.0, 0.0])), ValueError, "std .*> 0; got 0"),
-        (lambda: FeatureScaler.fit(np.ones(3)), ValueError, r"x must be \(N, D\).*got \(3,\)"),
-        (lambda: FeatureScaler.fit(np.ones((3, 2)))(np.ones((3, 3))), ValueError, r"x must be \(N, 2\); got \(3, 3\)"),
+        (lambda: FeatureScaler.fit(np.ones(3)), ValueError, r"x must have shape \(N, D\).*got \(3,\)"),
+        (lambda: FeatureScaler.fit(np.ones((3, 2)))(np.ones((3, 3))), ValueError, r"x must have shape \(N, 2\); got \(3, 3\)"),
     ],
 )  # fmt: skip
-def test_bad_input(call, kind, message):
+def test_invalid_arguments_are_rejected(call, kind, message):
     with pytest.raises(kind, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Features and labels as networks want them: encoded, filled in and scaled."""
+"""Prepare features and labels for networks: encode categories, fill gaps and scale."""
 
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.preprocessing.scaling import FeatureScaler, LabelScaler

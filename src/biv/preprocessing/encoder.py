@@ -1,4 +1,4 @@
-"""From a table with numbers, categories and gaps to a matrix of numbers."""
+"""Encode a table of numbers, categories and missing values as a matrix of numbers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from biv._utils.messages import shortened
 
 Array = npt.NDArray[Any]
 
-MISSING = "\N{SYMBOL FOR NULL}"  # what a missing category is called
+MISSING = "\N{SYMBOL FOR NULL}"  # the name of a missing category
 
 
 @dataclass(frozen=True)
 class Numeric:
-    """A column of numbers: what is missing becomes the median, with a second column that says so.
+    """Rule for a column of numbers: fill missing values with the median and flag them.
 
-    Attributes:
-        median: Median of the rows that it was fitted on.
-        flagged: Whether any of them was missing; only then is there a second column.
+    Attributes
+    ----------
+    median : float
+        Median of the rows that the rule was fitted on.
+    flagged : bool
+        Whether any of these rows was missing. If so, a second column is 1 where a value is missing.
     """
 
     median: float
     flagged: bool
 
     def encode(self, values: Array) -> Iterator[Array]:
-        """One column or two."""
+        """Yield one column, or two if `flagged`."""
         missing = np.isnan(values)
         yield np.where(missing, self.median, values)
         if self.flagged:
@@ -40,30 +43,33 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """A column of categories: one column of 0 and 1 for each that was seen.
+    """Rule for a column of categories: one column of 0 and 1 per category.
 
-    What is missing is a category of its own, if it was seen; a category that was not is 0 in all.
+    Missing values are a category of their own if there were any in fitting. A category that was not
+    seen in fitting is 0 in every column.
 
-    Attributes:
-        values: As text, in order.
+    Attributes
+    ----------
+    values : tuple of str
+        The categories as text, sorted.
     """
 
     values: tuple[str, ...]
 
     def encode(self, values: Array) -> Iterator[Array]:
-        """As many columns as there are categories."""
+        """Yield one column per category."""
         for value in self.values:
             yield (values == value).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Ignored:
-    """A column that is left out, whatever it holds."""
+    """Rule for a column that is left out, whatever it holds."""
 
     ignored: bool = True
 
     def encode(self, values: Array) -> Iterator[Array]:  # noqa: ARG002
-        """No column."""
+        """Yield nothing."""
         yield from ()
 
 
@@ -71,24 +77,33 @@ Rule = Numeric | Categorical | Ignored
 
 
 class FeatureEncoder:
-    """How the columns of a table become numbers; fitted on the training rows.
+    """Encoder of the columns of a table as numbers, fitted on the training rows.
 
-    Columns of a pandas frame that hold text or categories are categories; truth values are 0 and 1.
-    Everything else must be numbers, where NaN is a missing one. Some columns may be ignored.
+    Columns of a pandas frame that hold text or categories become one column of 0 and 1 per
+    category. Booleans become 0 and 1. All other columns must hold numbers. A missing number (NaN)
+    becomes the median of its column, and a further column flags it. Columns can be ignored.
 
-    Attributes:
-        columns: A rule for each column.
-        numeric: Which columns of the matrix hold the numbers of the table.
+    Make an encoder with :meth:`fit` and call it with a table to encode.
 
-    Example:
-        >>> x = np.array([[1.0, 5.0], [np.nan, 6.0], [3.0, 7.0]])
-        >>> encoder = FeatureEncoder.fit(x)
-        >>> encoder(x)
-        array([[1., 0., 5.],
-               [2., 1., 6.],
-               [3., 0., 7.]])
-        >>> encoder.numeric
-        (0, 2)
+    Attributes
+    ----------
+    columns : tuple of rules
+        One rule per column of the table.
+    numeric : tuple of int
+        Indices of the columns of the matrix that hold the numbers of the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biv.preprocessing import FeatureEncoder
+    >>> x = np.array([[1.0, 5.0], [np.nan, 6.0], [3.0, 7.0]])
+    >>> encoder = FeatureEncoder.fit(x)
+    >>> encoder(x)
+    array([[1., 0., 5.],
+           [2., 1., 6.],
+           [3., 0., 7.]])
+    >>> encoder.numeric
+    (0, 2)
     """
 
     def __init__(self, columns: tuple[Rule, ...]) -> None:
@@ -96,17 +111,33 @@ class FeatureEncoder:
         self.numeric = tuple(self._numeric())
 
     def _numeric(self) -> Iterator[int]:
-        place = 0
-        for column in self.columns:
-            if isinstance(column, Numeric):
-                yield place
-                place += 1 + column.flagged
-            elif isinstance(column, Categorical):
-                place += len(column.values)
+        index = 0
+        for rule in self.columns:
+            if isinstance(rule, Numeric):
+                yield index
+                index += 1 + rule.flagged
+            elif isinstance(rule, Categorical):
+                index += len(rule.values)
 
     @classmethod
     def fit(cls, table: Any) -> FeatureEncoder:
-        """The rule for each column of a frame or an array."""
+        """Return an encoder with one rule per column of a table.
+
+        Parameters
+        ----------
+        table : DataFrame or array-like of shape (N, columns)
+            The training rows.
+
+        Returns
+        -------
+        FeatureEncoder
+            The fitted encoder.
+
+        Raises
+        ------
+        ValueError
+            A column holds infinite values, or neither numbers, booleans nor categories.
+        """
         rules: list[Rule] = []
         for _, values in columns_of(table):
             if values.dtype == object:
@@ -115,79 +146,142 @@ class FeatureEncoder:
             known = values[~np.isnan(values)]
             with np.errstate(over="ignore"):
                 median = float(np.median(known)) if len(known) else 0.0
-                if np.isinf(median):  # the sum of the middle two
+                if np.isinf(median):  # the sum of the middle two values overflowed
                     median = 2 * float(np.median(known / 2))
             rules.append(Numeric(median, len(known) < len(values)))
         return cls(tuple(rules))
 
     def ignoring(self, places: Iterable[int]) -> FeatureEncoder:
-        """The same without the columns at these places of the table.
+        """Return an encoder that ignores some columns of the table.
 
-        Example:
-            >>> x = np.array([[1.0, 5.0], [2.0, 6.0]])
-            >>> FeatureEncoder.fit(x).ignoring([0])(x)
-            array([[5.],
-                   [6.]])
+        Parameters
+        ----------
+        places : iterable of int
+            Indices of the columns to ignore.
+
+        Returns
+        -------
+        FeatureEncoder
+            An encoder with the same rules for the other columns.
+
+        Examples
+        --------
+        >>> x = np.array([[1.0, 5.0], [2.0, 6.0]])
+        >>> FeatureEncoder.fit(x).ignoring([0])(x)
+        array([[5.],
+               [6.]])
         """
-        out = set(places)
+        ignored = set(places)
         return FeatureEncoder(
-            tuple(Ignored() if k in out else rule for k, rule in enumerate(self.columns))
+            tuple(Ignored() if k in ignored else rule for k, rule in enumerate(self.columns))
         )
 
     def __call__(self, table: Any) -> npt.NDArray[np.float64]:
-        """The matrix, (N, outputs).
+        """Return the table encoded as a matrix of numbers.
 
-        Raises:
-            ValueError: A column of numbers holds text, or the other way round.
+        Parameters
+        ----------
+        table : DataFrame or array-like of shape (N, columns)
+            A table with the columns of the one that the encoder was fitted on.
+
+        Returns
+        -------
+        ndarray of shape (N, outputs)
+            The encoded rows.
+
+        Raises
+        ------
+        ValueError
+            A column of numbers holds categories, or a column of categories holds numbers.
         """
         parts: list[Array] = []
         used = [k for k, rule in enumerate(self.columns) if not isinstance(rule, Ignored)]
-        for number, column in columns_of(table, used):
-            rule = self.columns[number]
+        for index, column in columns_of(table, used):
+            rule = self.columns[index]
             values = (
                 _as_categories(column) if isinstance(rule, Categorical) else _as_numbers(column)
             )
             if isinstance(rule, Categorical) != (values.dtype == object):
                 kinds = ("numbers", "categories")
-                wanted = kinds[isinstance(rule, Categorical)]
-                name = shortened(table.columns[number]) if hasattr(table, "columns") else number
-                raise ValueError(f"column {name} must hold {wanted}, as in training")
+                expected = kinds[isinstance(rule, Categorical)]
+                name = shortened(table.columns[index]) if hasattr(table, "columns") else index
+                raise ValueError(f"column {name} must hold {expected}, as in training")
             parts += rule.encode(values)
         return np.stack(parts, axis=1)
 
     def unseen(self, table: Any) -> dict[str, int]:
-        """How many cells of a frame hold a category that was not seen, by column.
+        """Return the number of cells per column whose category was not seen in fitting.
 
-        Example:
-            >>> import pandas as pd
-            >>> encoder = FeatureEncoder.fit(pd.DataFrame({"town": ["Bern", "Basel"]}))
-            >>> encoder.unseen(pd.DataFrame({"town": ["Bern", "Zug", "Zug"]}))
-            {'town': 2}
+        Parameters
+        ----------
+        table : DataFrame
+            A table with the columns of the one that the encoder was fitted on.
+
+        Returns
+        -------
+        dict of str to int
+            Number of cells by column, for the columns that have any.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> encoder = FeatureEncoder.fit(pd.DataFrame({"town": ["Bern", "Basel"]}))
+        >>> encoder.unseen(pd.DataFrame({"town": ["Bern", "Zug", "Zug"]}))
+        {'town': 2}
         """
         known = {k: set(r.values) for k, r in enumerate(self.columns) if isinstance(r, Categorical)}
-        found = {
-            table.columns[place]: sum(value not in known[place] for value in _as_categories(values))
-            for place, values in columns_of(table, list(known))
+        counts = {
+            table.columns[index]: sum(value not in known[index] for value in _as_categories(values))
+            for index, values in columns_of(table, list(known))
         }
-        return {name: count for name, count in found.items() if count}
+        return {name: count for name, count in counts.items() if count}
 
     def names(self, columns: Sequence[str]) -> list[str]:
-        """Return the names of the columns of the matrix, by those of the table."""
+        """Return the names of the columns of the matrix, made from those of the table.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of the columns of the table.
+
+        Returns
+        -------
+        list of str
+            One name per column of the matrix.
+
+        Examples
+        --------
+        >>> x = np.array([[1.0, 5.0], [np.nan, 6.0]])
+        >>> FeatureEncoder.fit(x).names(["age", "height"])
+        ['age', 'age is missing', 'height']
+        """
         pairs = zip(columns, self.columns, strict=True)
-        return [own for name, rule in pairs for own in _names(name, rule)]
+        return [output for name, rule in pairs for output in _names(name, rule)]
 
     def place_of(self, number: int) -> int:
-        """The column of the table that a column of the matrix comes from."""
+        """Return the index of the table's column that a column of the matrix comes from.
+
+        Parameters
+        ----------
+        number : int
+            Index of a column of the matrix.
+
+        Examples
+        --------
+        >>> x = np.array([[1.0, 5.0], [np.nan, 6.0]])
+        >>> [FeatureEncoder.fit(x).place_of(k) for k in range(3)]
+        [0, 0, 1]
+        """
         ends = np.cumsum([len(_names("", rule)) for rule in self.columns])
         return int(np.searchsorted(ends, number, side="right"))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the rules as JSON."""
+        """Return the rules as lists and dicts that can be written as JSON."""
         return [asdict(column) for column in self.columns]
 
     @classmethod
     def from_json(cls, content: Sequence[Mapping[str, Any]]) -> FeatureEncoder:
-        """Return the encoder that :meth:`to_json` described."""
+        """Return the encoder from the content that :meth:`to_json` returned."""
         return cls(tuple(_rule_from_json(rule) for rule in content))
 
 
@@ -208,50 +302,53 @@ def _names(name: str, rule: Rule) -> list[str]:
 
 
 def _as_categories(values: Array) -> Array:
-    """A column in which every cell is missing says nothing of its kind: here, categories."""
+    """Return a column in which every cell is missing as categories, and any other as it is."""
     if values.dtype != object and np.isnan(values).all():
         return np.full(len(values), MISSING, dtype=object)
     return values
 
 
 def _as_numbers(values: Array) -> Array:
-    """The same, for numbers."""
+    """Return a column in which every cell is missing as numbers, and any other as it is."""
     if values.dtype == object and (values == MISSING).all():
         return np.full(len(values), np.nan)
     return values
 
 
 def has_categories(table: Any) -> bool:
-    """Whether it is a frame with a column that does not hold numbers."""
-    frame = hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2
-    return frame and any(dtype.kind not in "fiub" for dtype in table.dtypes)
+    """Return whether `table` is a frame with a column that does not hold numbers."""
+    is_frame = hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2
+    return is_frame and any(dtype.kind not in "fiub" for dtype in table.dtypes)
 
 
 def columns_of(table: Any, places: Sequence[int] | None = None) -> Iterator[tuple[int, Array]]:
-    """Columns as float64, or as objects that hold text, with their places; None means all."""
-    frame = hasattr(table, "iloc")
-    table = table if frame else np.asarray(table, dtype=np.float64)
-    for place in range(table.shape[1]) if places is None else places:
-        if not frame:
-            yield place, table[:, place]
+    """Yield the index and the values of each column, as float64 or as text in an object array.
+
+    `places` holds the indices of the columns to yield; None means all columns.
+    """
+    is_frame = hasattr(table, "iloc")
+    table = table if is_frame else np.asarray(table, dtype=np.float64)
+    for index in range(table.shape[1]) if places is None else places:
+        if not is_frame:
+            yield index, table[:, index]
             continue
-        column = table.iloc[:, place]
+        column = table.iloc[:, index]
         if column.dtype.kind in "fiub":
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            yield place, _finite(values, table.columns[place])
+            yield index, _finite(values, table.columns[index])
         elif column.dtype.kind == "O":
             missing = column.isna().to_numpy()
             if column.dtype == object and all(isinstance(v, Real) for v in column[~missing]):
-                # Numbers that a gap has made objects.
-                yield place, _finite(_floats(column, table.columns[place]), table.columns[place])
+                # Numbers become objects where a cell of the column is missing.
+                yield index, _finite(_floats(column, table.columns[index]), table.columns[index])
                 continue
             text = np.array([str(value) for value in column], dtype=object)
             text[missing] = MISSING
-            yield place, text
+            yield index, text
         else:
             raise ValueError(
-                f"column {shortened(table.columns[place])} must hold numbers, truth values or "
-                f"categories; got {column.dtype}: turn dates into numbers first, days say"
+                f"column {shortened(table.columns[index])} must hold numbers, booleans or "
+                f"categories; got {column.dtype}: convert dates to numbers first, such as days"
             )
 
 
@@ -260,7 +357,7 @@ def _floats(column: Any, name: object) -> Array:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
         raise ValueError(
-            f"column {shortened(name)} must be finite; got an integer too large"
+            f"column {shortened(name)} must be finite; got an integer that is too large"
         ) from None
 
 

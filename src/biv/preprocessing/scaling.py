@@ -1,4 +1,4 @@
-"""One object that carries labels, variances, cutoffs and ε to normalised units and back."""
+"""Scale labels, variances, cutoffs and ε to normalised units and back, and scale features."""
 
 from __future__ import annotations
 
@@ -14,33 +14,43 @@ from torch import Tensor
 from biv import metrics
 from biv._utils import arrays, validation
 
-SQUARABLE = 1e-150  # columns of numbers between this and its reciprocal have ordinary squares
+SQUARABLE = 1e-150  # squares of numbers from this to its reciprocal neither overflow nor vanish
 
 Quantity = TypeVar("Quantity", float, npt.NDArray[np.float64], Tensor)
 
 
 @dataclass(frozen=True)
 class LabelScaler:
-    r"""Labels of mean 0 and variance 1.
+    r"""Scaler of labels to mean 0 and variance 1, and of their variances with them.
 
     .. math:: y' = (y - m)/s, \qquad \sigma'^2 = \sigma^2/s^2
 
-    A cutoff and ε are variances, and change units as σ² does. Numbers, arrays and tensors alike.
-    With one m and one s per output, what is scaled has its outputs in the last dimension, (N, D);
-    σ² may be (N, 1) too, and a number, such as ε, becomes one per output.
+    A cutoff and ε are variances, and change units as σ² does. The methods take numbers, arrays and
+    tensors. Make a scaler with :meth:`fit`, or directly from m and s.
 
-    Args:
-        mean: m, in label units; a number, or an array (D,) with one per output.
-        std: s > 0, likewise.
+    Parameters
+    ----------
+    mean : float or array-like of shape (D,)
+        m, in label units; one number per output if there are D outputs.
+    std : float or array-like of the shape of `mean`
+        s > 0, in label units.
 
-    Identities: :meth:`label_raw` undoes :meth:`label`, and :meth:`variance_raw` :meth:`variance`;
-    the variance of ``label(y)`` is ``variance`` of that of y; BIV and Cutoff losses of labels, σ²,
-    ε and C in raw units are s² times those in normalised units, and IV losses the same.
+    Notes
+    -----
+    :meth:`label_raw` inverts :meth:`label`, and :meth:`variance_raw` inverts :meth:`variance`. The
+    variance of ``label(y)`` is ``variance`` of the variance of y. If labels, σ², ε and C change
+    from normalised to raw units together, BIV and Cutoff losses are multiplied by s², and IV losses
+    stay the same.
 
-    Example:
-        >>> scaler = LabelScaler(mean=100.0, std=20.0)
-        >>> scaler.label(140.0), scaler.variance(40.0), scaler.variance_raw(0.05)
-        (2.0, 0.1, 20.0)
+    If m and s are arrays, the outputs are the last dimension of what is scaled, (N, D). σ² may also
+    have shape (N, 1). A single number, such as ε, then gives one number per output.
+
+    Examples
+    --------
+    >>> from biv.preprocessing import LabelScaler
+    >>> scaler = LabelScaler(mean=100.0, std=20.0)
+    >>> scaler.label(140.0), scaler.variance(40.0), scaler.variance_raw(0.05)
+    (2.0, 0.1, 20.0)
     """
 
     mean: Any
@@ -64,25 +74,39 @@ class LabelScaler:
     def fit(
         cls, y: npt.ArrayLike, variance: npt.ArrayLike | None = None, *, ddof: int = 1
     ) -> LabelScaler:
-        """Statistics of labels: clean ones, or noisy ones and their variances.
+        """Return a scaler with the mean and standard deviation of labels.
 
-        The paper takes those of all its clean labels. Elsewhere take the training rows only, with
-        their variances: then m is their inverse-variance-weighted mean, and s² the estimate of
-        :func:`biv.metrics.label_variance`, neither of which the noise inflates.
+        Without variances these are the plain mean and standard deviation. With variances, m is the
+        inverse-variance-weighted mean, and s² is the estimate of
+        :func:`biv.metrics.label_variance`. The noise inflates neither. Fit on the training rows
+        only; the paper's protocol fits on all of its clean labels.
 
-        Args:
-            y: Labels. NaN is a missing one. Of shape (N, D) with D > 1, each column is an output
-                with an m and an s of its own; otherwise m and s are numbers.
-            variance: σ² of each, of the same shape, or (N, 1) beside (N, D); None if the labels
-                are clean.
-            ddof: Delta degrees of freedom of the variance of clean labels.
+        Parameters
+        ----------
+        y : array-like of shape (N,), (N, 1) or (N, D)
+            Labels, with NaN where one is missing. If D > 1, each column is an output with its own m
+            and s. Otherwise m and s are numbers.
+        variance : array-like of the shape of `y`, or (N, 1) beside (N, D), or None, default=None
+            σ² of each label, in squared label units. Pass it unless the labels are clean.
+        ddof : int, default=1
+            Delta degrees of freedom of the variance of clean labels. Set it to 0 for the
+            population variance.
 
-        Raises:
-            ValueError: The labels do not vary, so that no scale would make their variance 1.
+        Returns
+        -------
+        LabelScaler
+            The fitted scaler.
 
-        Example:
-            >>> LabelScaler.fit(np.array([[1.0, 100.0], [3.0, 500.0]]), ddof=0)
-            LabelScaler(mean=array([  2., 300.]), std=array([  1., 200.]))
+        Raises
+        ------
+        ValueError
+            There are too few labels, or they do not vary, so that no scale makes their variance 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> LabelScaler.fit(np.array([[1.0, 100.0], [3.0, 500.0]]), ddof=0)
+        LabelScaler(mean=array([  2., 300.]), std=array([  1., 200.]))
         """
         labels = arrays.to_float_array("y", y).astype(np.float64)
         arrays.check_magnitude("y", labels, arrays.LARGEST)
@@ -91,12 +115,13 @@ class LabelScaler:
         if variance is None:
             labels = labels[~np.isnan(labels)]
             if labels.size <= ddof:
-                raise ValueError(f"y must hold more than {ddof} labels; got {labels.size}")
+                label = "label" if ddof == 1 else "labels"
+                raise ValueError(f"y must hold more than {ddof} {label}; got {labels.size}")
             mean, spread = float(labels.mean()), float(labels.var(ddof=ddof))
         else:
             mean, spread = metrics.label_moments(labels, variance)
         if not spread > 0:
-            raise ValueError(f"y must vary, for its variance to become 1; got variance {spread:g}")
+            raise ValueError(f"y must vary, to be scaled to variance 1; got variance {spread:g}")
         return cls(mean, math.sqrt(spread))
 
     @classmethod
@@ -105,49 +130,53 @@ class LabelScaler:
     ) -> LabelScaler:
         noise = None
         if variance is not None:
-            given = arrays.to_tensor("variance", variance)
-            noise = validation.expanded("variance", given, "y", torch.from_numpy(labels)).numpy()
+            tensor = arrays.to_tensor("variance", variance)
+            noise = validation.expanded("variance", tensor, "y", torch.from_numpy(labels)).numpy()
         scalers = []
         for k, column in enumerate(labels.T):
             try:
-                own = None if noise is None else noise[:, k]
-                scalers.append(cls.fit(column, own, ddof=ddof))
+                column_noise = None if noise is None else noise[:, k]
+                scalers.append(cls.fit(column, column_noise, ddof=ddof))
             except ValueError as error:
                 raise ValueError(f"output {k}: {error}") from None
         return cls(np.array([s.mean for s in scalers]), np.array([s.std for s in scalers]))
 
     def label(self, raw: Quantity) -> Quantity:
-        """Labels to normalised units."""
+        """Return labels or predictions in normalised units, (raw − m)/s."""
         mean, std = self._beside(raw)
         scaled: Quantity = (raw - mean) / std
         return scaled
 
     def label_raw(self, normalised: Quantity) -> Quantity:
-        """Labels back to their own units."""
+        """Return labels or predictions in label units, the inverse of :meth:`label`."""
         mean, std = self._beside(normalised)
         scaled: Quantity = normalised * std + mean
         return scaled
 
     def variance(self, raw: Quantity) -> Quantity:
-        """Variances, cutoffs and ε to normalised units."""
-        _, std = self._beside(raw, one_a_row=True)
+        """Return variances, cutoffs or ε in normalised units, raw/s²."""
+        _, std = self._beside(raw, one_per_row=True)
         scaled: Quantity = raw / std**2
         return scaled
 
     def variance_raw(self, normalised: Quantity) -> Quantity:
-        """Variances, cutoffs and ε back to squared label units."""
-        _, std = self._beside(normalised, one_a_row=True)
+        """Return variances, cutoffs or ε in squared label units, normalised·s²."""
+        _, std = self._beside(normalised, one_per_row=True)
         scaled: Quantity = normalised * std**2
         return scaled
 
-    def _beside(self, quantity: Quantity, *, one_a_row: bool = False) -> tuple[Any, Any]:
-        """The mean and the standard deviation, in the kind of what they are to scale."""
+    def _beside(self, quantity: Quantity, *, one_per_row: bool = False) -> tuple[Any, Any]:
+        """Return m and s as numbers, arrays or tensors, to match `quantity`."""
         if isinstance(self.mean, float):
             return self.mean, self.std
         shape, outputs = np.shape(quantity), len(self.mean)
-        if shape and shape[-1] != outputs and not (one_a_row and len(shape) > 1 and shape[-1] == 1):
+        if (
+            shape
+            and shape[-1] != outputs
+            and not (one_per_row and len(shape) > 1 and shape[-1] == 1)
+        ):
             raise ValueError(
-                f"what is scaled must have the {outputs} outputs in its last dimension, "
+                f"labels and variances must have the {outputs} outputs in their last dimension, "
                 f"(N, {outputs}); got shape {tuple(shape)}"
             )
         if isinstance(quantity, Tensor):
@@ -164,21 +193,27 @@ def _checked(name: str, value: Any, allowed: validation.Range) -> float | npt.ND
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaler:
-    r"""Features of mean 0 and variance 1, column by column; a constant one becomes 0.
+    r"""Scaler of each feature to mean 0 and variance 1; a constant feature becomes 0.
 
     .. math:: x'_{ij} = (x_{ij} - m_j)/s_j
 
-    Shapes: (N, D) to (N, D).
+    Make a scaler with :meth:`fit`, and call it with rows to scale.
 
-    Attributes:
-        mean: m, (D,).
-        std: s, (D,).
+    Parameters
+    ----------
+    mean : ndarray of shape (D,)
+        m, one number per column, in units of the feature.
+    std : ndarray of shape (D,)
+        s, one number per column, in units of the feature.
 
-    Example:
-        >>> x = np.array([[1.0, 5.0], [3.0, 5.0]])
-        >>> FeatureScaler.fit(x, ddof=0)(x)
-        array([[-1.,  0.],
-               [ 1.,  0.]])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biv.preprocessing import FeatureScaler
+    >>> x = np.array([[1.0, 5.0], [3.0, 5.0]])
+    >>> FeatureScaler.fit(x, ddof=0)(x)
+    array([[-1.,  0.],
+           [ 1.,  0.]])
     """
 
     mean: npt.NDArray[np.float64]
@@ -186,29 +221,48 @@ class FeatureScaler:
 
     @classmethod
     def fit(cls, x: npt.NDArray[Any], *, ddof: int = 1) -> FeatureScaler:
-        """Statistics of the rows of `x`: all of them in the paper, the training rows elsewhere."""
+        """Return a scaler with the means and standard deviations of the columns of `x`.
+
+        Parameters
+        ----------
+        x : ndarray of shape (N, D)
+            The training rows. The paper's protocol passes all rows.
+        ddof : int, default=1
+            Delta degrees of freedom of the variance. Set it to 0 for the population variance.
+
+        Returns
+        -------
+        FeatureScaler
+            The fitted scaler.
+
+        Raises
+        ------
+        ValueError
+            `x` is not two-dimensional or has at most `ddof` rows.
+        """
         if x.ndim != 2 or len(x) <= ddof:
-            raise ValueError(f"x must be (N, D) with N > {ddof}; got {x.shape}")
+            raise ValueError(f"x must have shape (N, D) with N > {ddof}; got {x.shape}")
         size = np.abs(x).max(axis=0)
         extreme = (size > 1 / SQUARABLE) | ((size < SQUARABLE) & (size > 0))
         if not extreme.any():
             return cls(x.mean(axis=0), x.std(axis=0, ddof=ddof))
-        # Squares would overflow or vanish; dividing by a power of two changes no digit.
+        # Without this, squares would overflow or vanish. Dividing by a power of two is exact.
         exponent = np.where(extreme, np.frexp(size)[1], 0)
-        near = np.ldexp(x, -exponent)
+        reduced = np.ldexp(x, -exponent)
         with np.errstate(over="ignore"):
-            std = np.ldexp(near.std(axis=0, ddof=ddof), exponent)
-        return cls(np.ldexp(near.mean(axis=0), exponent), np.minimum(std, np.finfo(np.float64).max))
+            std = np.ldexp(reduced.std(axis=0, ddof=ddof), exponent)
+        mean = np.ldexp(reduced.mean(axis=0), exponent)
+        return cls(mean, np.minimum(std, np.finfo(np.float64).max))
 
     def __call__(self, x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Rows of features to normalised units."""
+        """Return rows of features, (N, D), in normalised units."""
         if x.ndim != 2 or x.shape[1] != len(self.mean):
-            raise ValueError(f"x must be (N, {len(self.mean)}); got {x.shape}")
-        # What is constant but for rounding would be blown up to noise of unit variance.
+            raise ValueError(f"x must have shape (N, {len(self.mean)}); got {x.shape}")
+        # A column that is constant except for rounding errors would become noise of unit variance.
         varies = self.std > 1e-12 * np.abs(self.mean)
         mean, std = self.mean, np.where(varies, self.std, 1.0)
-        if (std > 1 / SQUARABLE).any():  # so that no difference overflows
+        if (std > 1 / SQUARABLE).any():  # otherwise, differences could overflow
             unit = np.where(std > 1 / SQUARABLE, 0.25, 1.0)
             x, mean, std = x * unit, mean * unit, std * unit
-        with np.errstate(over="ignore"):  # of new rows; what comes of it is looked at
+        with np.errstate(over="ignore"):  # for new rows; callers check the result
             return np.where(varies, (x - mean) / std, 0.0)
