@@ -1,4 +1,4 @@
-"""The networks: the paper's, its embedding, and many of them stacked."""
+"""The paper's network, its embedding, and stacks of networks."""
 
 import math
 from itertools import pairwise
@@ -11,7 +11,7 @@ from torch import nn
 from biv.models import MLP, Periodic, PeriodicEmbedding, Stacked
 
 SHAPES = {
-    "the paper's": MLP(19),
+    "paper": MLP(19),
     "linear": MLP(3, ()),
     "odd widths, two outputs": MLP(7, (13, 6), 2),
     "embedded": MLP(7, (13, 6), 1, Periodic((0, 3, 5), frequencies=3, width=3)),
@@ -23,31 +23,31 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_an_mlp_begins_as_nn_linear_does():
+def test_an_mlp_is_initialized_as_nn_linear():
     network = MLP(19)(generator(3))
     with torch.random.fork_rng():
         torch.manual_seed(3)
         widths = [19, 100, 50, 20, 10, 1]
         layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
     ours = [part for part in network if isinstance(part, nn.Linear)]
-    for mine, theirs in zip(ours, layers, strict=True):
-        assert torch.equal(mine.weight, theirs.weight)
-        assert torch.equal(mine.bias, theirs.bias)
+    for layer, expected in zip(ours, layers, strict=True):
+        assert torch.equal(layer.weight, expected.weight)
+        assert torch.equal(layer.bias, expected.bias)
     assert sum(isinstance(part, nn.ReLU) for part in network) == 4
     assert sum(p.numel() for p in network.parameters()) == 8291
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
-def test_networks_draw_from_their_generator_alone(spec):
+def test_networks_draw_only_from_their_generator(spec):
     before = torch.random.get_rng_state()
-    one, again, other = (spec(generator(seed)) for seed in (1, 1, 2))
+    first, same, other = (spec(generator(seed)) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
-    for a, b in zip(one.parameters(), again.parameters(), strict=True):
+    for a, b in zip(first.parameters(), same.parameters(), strict=True):
         assert torch.equal(a, b)
-    assert not torch.equal(next(one.parameters()), next(other.parameters()))
+    assert not torch.equal(next(first.parameters()), next(other.parameters()))
 
 
-def test_the_embedding_is_its_formula():
+def test_the_embedding_equals_its_formula():
     spec = Periodic((0, 2), frequencies=3, width=4, scale=0.5)
     embed = PeriodicEmbedding(4, spec, generator()).double()
     x = torch.randn(6, 4, generator=generator(1), dtype=torch.float64)
@@ -60,51 +60,51 @@ def test_the_embedding_is_its_formula():
     np.testing.assert_allclose(embed(x).detach().numpy(), np.concatenate(expected, axis=1))
 
 
-def test_frequencies_start_at_their_scale():
+def test_initial_frequencies_have_the_given_scale():
     embed = PeriodicEmbedding(1, Periodic((0,), frequencies=20_000, scale=0.3), generator())
     assert embed.frequency.std().item() == pytest.approx(0.3, rel=0.02)
     assert embed.weight.abs().max().item() == pytest.approx(1 / math.sqrt(40_000), rel=0.01)
 
 
 @pytest.mark.parametrize("columns", [(), (0, 0), (4,), (-1,), (0.5,)])
-def test_columns_to_embed_must_be_there(columns):
+def test_invalid_columns_to_embed_are_rejected(columns):
     with pytest.raises((TypeError, ValueError), match="columns"):
         MLP(4, periodic=Periodic(columns))(generator())
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
-def test_a_stack_is_its_networks(spec):
-    """Predictions, and every gradient, against autograd; members outside the block stay."""
+def test_a_stack_computes_the_same_as_its_networks(spec):
+    """Compare predictions and gradients with autograd; members outside the block do not change."""
     networks = [spec(generator(seed)).double() for seed in range(5)]
     stacked = Stacked(networks)
     x = torch.randn(3, 48, spec.features, generator=generator(9), dtype=torch.float64)
-    pull = torch.randn(3, spec.outputs, 48, generator=generator(8), dtype=torch.float64)
+    upstream = torch.randn(3, spec.outputs, 48, generator=generator(8), dtype=torch.float64)
     block = stacked.block(slice(1, 4), 48)
     expected = torch.stack(
         [network(rows).T for network, rows in zip(networks[1:4], x, strict=True)]
     )
-    found = block.forward(x.transpose(1, 2))
-    torch.testing.assert_close(found, expected.detach(), rtol=1e-12, atol=1e-12)
-    expected.backward(pull)
-    block.backward(pull.clone())
-    gradients = Stacked(networks)
+    result = block.forward(x.transpose(1, 2))
+    torch.testing.assert_close(result, expected.detach(), rtol=1e-12, atol=1e-12)
+    expected.backward(upstream)
+    block.backward(upstream.clone())
+    unchanged = Stacked(networks)
     for member, network in enumerate(networks):
         for view, parameter in zip(
             stacked._views(stacked.gradients), network.parameters(), strict=True
         ):
-            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(view[member], own, rtol=1e-11, atol=1e-12)
-    assert torch.equal(gradients.parameters, stacked.parameters)
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            torch.testing.assert_close(view[member], gradient, rtol=1e-11, atol=1e-12)
+    assert torch.equal(unchanged.parameters, stacked.parameters)
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
-def test_a_member_comes_back_as_a_module(spec):
+def test_a_member_is_returned_as_a_module(spec):
     networks = [spec(generator(seed)) for seed in range(3)]
     stacked = Stacked(networks)
     for member, network in enumerate(networks):
-        twin = stacked.module(member)
+        copy = stacked.module(member)
         for (name, a), b in zip(
-            network.state_dict().items(), twin.state_dict().values(), strict=True
+            network.state_dict().items(), copy.state_dict().values(), strict=True
         ):
             assert torch.equal(a, b), name
     with torch.no_grad():
@@ -122,22 +122,24 @@ def test_a_member_comes_back_as_a_module(spec):
         nn.Sequential(TWICE := nn.Linear(3, 3), TWICE),
     ],
 )
-def test_what_cannot_be_stacked_is_named(module):
+def test_layers_that_cannot_be_stacked_are_named(module):
     with pytest.raises(TypeError, match="got .* at position"):
         Stacked([module, module])
 
 
-def test_networks_of_a_stack_are_alike():
+def test_networks_of_a_stack_must_have_the_same_layers():
     first, second = MLP(3, (4,))(generator()), MLP(3, (5,))(generator())
-    with pytest.raises(ValueError, match="must be alike"):
+    with pytest.raises(ValueError, match="must have the same layers"):
         Stacked([first, second])
     first[0].weight.requires_grad_(False)
     for network in (first, nn.Sequential()):
-        with pytest.raises(TypeError, match="must have parameters, all of them to be trained"):
+        with pytest.raises(
+            TypeError, match="must have parameters, and all of them must be trained"
+        ):
             Stacked([network, network])
 
 
-def test_blocks_have_two_members_and_whole_lines():
+def test_blocks_need_two_members_and_aligned_rows():
     stacked = Stacked([MLP(3)(generator(seed)) for seed in range(3)])
     for members, rows in ((slice(0, 1), 16), (slice(0, 2), 15)):
         with pytest.raises(ValueError, match="at least two members and a multiple of 16 rows"):

@@ -1,4 +1,4 @@
-"""Networks: the paper's, one at a time as ordinary modules, and many at once."""
+"""The paper's networks as ordinary modules, and many networks computed as one."""
 
 from biv.models.embeddings import Periodic, PeriodicEmbedding
 from biv.models.mlp import MLP

@@ -15,20 +15,35 @@ from biv._utils.pages import errors_point_to
 
 @dataclass(frozen=True)
 class Periodic:
-    """How numeric features are embedded before the first layer; see :class:`PeriodicEmbedding`.
+    """Settings of a :class:`PeriodicEmbedding` of numeric features.
 
-    Attributes:
-        columns: The columns of x to embed; the others go on as they are.
-        frequencies: K, how many frequencies a column gets.
-        width: How many outputs a column gets.
-        scale: The standard deviation that the frequencies start with, for features of unit
-            variance: larger sees finer detail, and more noise.
+    Parameters
+    ----------
+    columns : tuple of int
+        Indices of the columns of x to embed. The other columns are passed on unchanged.
+    frequencies : int, default=16
+        K, the number of frequencies per column. Increase it for features with a more complicated
+        effect on the label.
+    width : int, default=8
+        Number of outputs per column. Decrease it if x has very many numeric columns.
+    scale : float, default=0.1
+        Standard deviation of the initial frequencies, for features of unit variance. Increase it if
+        the label changes fast with a feature; larger values also fit more noise.
 
-    Example:
-        >>> from biv.models import MLP
-        >>> network = MLP(features=3, periodic=Periodic((0, 2)))(torch.Generator())
-        >>> network(torch.zeros(5, 3)).shape
-        torch.Size([5, 1])
+    Raises
+    ------
+    TypeError
+        `columns` is not a sequence of integers.
+    ValueError
+        `columns` is empty or names a column twice, or another number is not positive.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import MLP, Periodic
+    >>> network = MLP(features=3, periodic=Periodic((0, 2)))(torch.Generator())
+    >>> network(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
     """
 
     columns: tuple[int, ...]
@@ -38,11 +53,12 @@ class Periodic:
 
     @errors_point_to("networks")
     def __post_init__(self) -> None:
-        given: object = self.columns
-        if not isinstance(given, Iterable):
-            found = validation.describe(given)
-            raise TypeError(f"columns must be a tuple of integers; got {found}")
-        columns = tuple(validation.integer("columns", column, at_least=0) for column in given)
+        value: object = self.columns
+        if not isinstance(value, Iterable):
+            raise TypeError(
+                f"columns must be a tuple of integers; got {validation.describe(value)}"
+            )
+        columns = tuple(validation.integer("columns", column, at_least=0) for column in value)
         object.__setattr__(self, "columns", columns)
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns must name each column to embed once; got {self.columns!r}")
@@ -52,28 +68,52 @@ class Periodic:
 
 
 class PeriodicEmbedding(nn.Module):
-    r"""Sines and cosines of each numeric feature, at frequencies that are learned.
+    r"""Layer of sines and cosines of each numeric feature, at learned frequencies.
 
     A column x_j becomes
 
     .. math:: h_j = \mathrm{relu}(A_j\,[\cos(2\pi c_j x_j), \sin(2\pi c_j x_j)] + b_j)
 
-    with K frequencies c_j ~ N(0, scale²) at the start, and A_j, b_j drawn as ``nn.Linear`` draws
-    its own. With it a small network can follow what changes fast with a number.
+    with K frequencies c_j, drawn from N(0, scale²) at the start, and A_j and b_j initialized as in
+    ``nn.Linear``. It lets a small network follow labels that change fast with a feature.
 
-    Shapes: (..., features) to (..., others + columns × width), the others first.
+    The input has shape (..., features). The output has shape (..., others + columns × width), where
+    `others` is the number of columns that are not embedded. They come first.
 
-    Example:
-        >>> embed = PeriodicEmbedding(3, Periodic((0, 2), width=4), torch.Generator())
-        >>> embed(torch.randn(5, 3)).shape
-        torch.Size([5, 9])
+    Parameters
+    ----------
+    features : int
+        Number of columns of x.
+    spec : Periodic
+        Which columns to embed, and how.
+    generator : torch.Generator
+        Generator that the parameters are drawn from.
+
+    Raises
+    ------
+    ValueError
+        `spec` names a column that x does not have.
+
+    References
+    ----------
+    Gorishniy, Rubachev and Babenko, On embeddings for numerical features in tabular deep learning,
+    2022.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import Periodic, PeriodicEmbedding
+    >>> embed = PeriodicEmbedding(3, Periodic((0, 2), width=4), torch.Generator())
+    >>> embed(torch.randn(5, 3)).shape
+    torch.Size([5, 9])
     """
 
     def __init__(self, features: int, spec: Periodic, generator: torch.Generator) -> None:
         super().__init__()
         if not all(0 <= column < features for column in spec.columns):
             raise ValueError(
-                f"columns must lie in [0, {features - 1}], the columns of x; got {spec.columns!r}"
+                f"columns must be in [0, {features - 1}], as x has {features} columns; "
+                f"got {spec.columns!r}"
             )
         self.spec = spec
         self.others = [c for c in range(features) if c not in set(spec.columns)]
@@ -91,11 +131,11 @@ class PeriodicEmbedding(nn.Module):
         self.bias = uniform(count, spec.width)
 
     def extra_repr(self) -> str:
-        """What tells one embedding from another."""
+        """Return the settings that the representation of the module shows."""
         return f"{len(self.others) + len(self.columns)}, {self.spec}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Embed the columns that were named."""
+        """Return x with the columns of `spec` embedded."""
         angle = x[..., self.columns, None] * (2 * math.pi * self.frequency)
         waves = torch.cat([angle.cos(), angle.sin()], dim=-1)
         embedded = torch.einsum("...cw,cdw->...cd", waves, self.weight) + self.bias

@@ -18,23 +18,40 @@ PAPER_WIDTHS = (100, 50, 20, 10)
 
 @dataclass(frozen=True)
 class MLP:
-    """A recipe for networks: hidden layers with ReLU, and a linear output.
+    """Recipe for multi-layer perceptrons: hidden layers with ReLU, and a linear output.
 
-    Calling it with a generator makes one, an ``nn.Sequential`` of ordinary layers, initialised as
-    ``nn.Linear`` is. (N, features) goes in, (N, outputs) comes out.
+    Calling it with a ``torch.Generator`` returns a network, an ``nn.Sequential`` of ordinary layers
+    that are initialized as in ``nn.Linear``. The network maps (N, features) to (N, outputs).
 
-    Attributes:
-        features: Columns of x.
-        widths: Widths of the hidden layers; the paper's by default.
-        outputs: Columns of y.
-        periodic: Embed numeric columns first, if given.
+    Parameters
+    ----------
+    features : int
+        Number of columns of x.
+    widths : tuple of int, default=(100, 50, 20, 10)
+        Widths of the hidden layers. The default is the paper's network. Change it for larger data
+        or to save time.
+    outputs : int, default=1
+        Number of columns of y. Change it for several labels per row.
+    periodic : Periodic or None, default=None
+        Embedding of numeric columns before the first layer. Pass one if the label changes fast with
+        some features.
 
-    Example:
-        >>> network = MLP(features=19)(torch.Generator().manual_seed(0))
-        >>> network(torch.randn(5, 19)).shape
-        torch.Size([5, 1])
-        >>> sum(p.numel() for p in network.parameters())
-        8291
+    Raises
+    ------
+    TypeError
+        `periodic` is neither a :class:`Periodic` nor None.
+    ValueError
+        A number of columns or a width is less than 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import MLP
+    >>> network = MLP(features=19)(torch.Generator().manual_seed(0))
+    >>> network(torch.randn(5, 19)).shape
+    torch.Size([5, 1])
+    >>> sum(p.numel() for p in network.parameters())
+    8291
     """
 
     features: int
@@ -48,14 +65,15 @@ class MLP:
         validation.integer("outputs", self.outputs, at_least=1)
         periodic: object = self.periodic
         if not (periodic is None or isinstance(periodic, Periodic)):
-            found = validation.describe(periodic)
-            raise TypeError(f"periodic must be a Periodic or None; got {found}")
+            raise TypeError(
+                f"periodic must be a Periodic or None; got {validation.describe(periodic)}"
+            )
         for width in self.widths:
             validation.integer("widths", width, at_least=1)
 
     @property
     def inputs(self) -> int:
-        """Number of inputs of the first linear layer."""
+        """Return the number of inputs of the first linear layer."""
         if self.periodic is None:
             return self.features
         columns = len(self.periodic.columns)
@@ -72,7 +90,7 @@ class MLP:
         return count
 
     def __call__(self, generator: torch.Generator) -> nn.Sequential:
-        """A network of this kind, its parameters drawn from `generator`."""
+        """Return a network whose parameters are drawn from `generator`."""
         layers: list[nn.Module] = []
         if self.periodic is not None:
             layers.append(PeriodicEmbedding(self.features, self.periodic, generator))
@@ -84,7 +102,7 @@ class MLP:
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """An ``nn.Linear`` with its own initialisation, drawn from an explicit generator."""
+    """Return an ``nn.Linear`` with its usual initialization, drawn from an explicit generator."""
     layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")  # draws nothing
     bound = 1.0 / math.sqrt(inputs)
     nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)

@@ -1,4 +1,4 @@
-"""The paper's network for images, ResNet-18, with one output."""
+"""ResNet-18, the paper's network for images, for regression."""
 
 from __future__ import annotations
 
@@ -11,29 +11,52 @@ from biv._utils import validation
 from biv.models.mlp import linear
 
 STEM = 64  # channels after the first convolution
-STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels and first stride; two blocks each
+STAGES = (
+    (64, 1),
+    (128, 2),
+    (256, 2),
+    (512, 2),
+)  # channels and first stride of each stage of two blocks
 
 
 @dataclass(frozen=True)
 class ResNet18:
-    """A recipe for networks: He et al.'s ResNet-18, for regression, not pretrained.
+    """Recipe for ResNet-18 networks for regression, not pretrained.
 
-    Calling it with a generator makes one. Images go in, (N, channels, height, width), 0 to 255 as
-    they are stored; the network standardises them itself, so that what is saved with it is all that
-    a prediction needs. (N, outputs) comes out. Names, shapes and initialisation of the layers are
-    torchvision's, and so are state dicts, but for the statistics of the pixels.
+    Calling it with a ``torch.Generator`` returns a network. It maps images of shape
+    (N, channels, height, width) to (N, outputs). Pixels are in [0, 255], as they are stored. The
+    network standardises them itself, so that its state dict has all that a prediction needs. Names,
+    shapes and initialization of the layers are those of torchvision. State dicts are too, except
+    for the statistics of the pixels.
 
-    Attributes:
-        mean: Mean of each channel; see :meth:`biv.images.Pixels.fit`.
-        std: Standard deviation of each channel.
-        outputs: Columns of y.
+    Parameters
+    ----------
+    mean : tuple of float, default=(127.5, 127.5, 127.5)
+        Mean of each channel, on the scale from 0 to 255. Pass that of your training images, by
+        :meth:`biv.images.Pixels.fit`.
+    std : tuple of float, default=(127.5, 127.5, 127.5)
+        Standard deviation of each channel, > 0. Pass it together with `mean`.
+    outputs : int, default=1
+        Number of columns of y. Change it for several labels per image.
 
-    Example:
-        >>> network = ResNet18()(torch.Generator().manual_seed(0))
-        >>> network(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
-        torch.Size([2, 1])
-        >>> sum(p.numel() for p in network.parameters())
-        11177025
+    Raises
+    ------
+    ValueError
+        `mean` and `std` differ in length or are empty, or a number is invalid.
+
+    References
+    ----------
+    He, Zhang, Ren and Sun, Deep residual learning for image recognition, 2016.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import ResNet18
+    >>> network = ResNet18()(torch.Generator().manual_seed(0))
+    >>> network(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
+    torch.Size([2, 1])
+    >>> sum(p.numel() for p in network.parameters())
+    11177025
     """
 
     mean: tuple[float, ...] = (127.5, 127.5, 127.5)
@@ -44,7 +67,7 @@ class ResNet18:
         validation.integer("outputs", self.outputs, at_least=1)
         if len(self.mean) != len(self.std) or not self.mean:
             raise ValueError(
-                "mean and std must have one number a channel; got "
+                "mean and std must have one number per channel; got "
                 f"{len(self.mean)} and {len(self.std)}"
             )
         for value in self.mean:
@@ -53,8 +76,8 @@ class ResNet18:
             validation.real_number("std", value, validation.POSITIVE)
 
     def __call__(self, generator: torch.Generator) -> nn.Module:
-        """A network of this kind, its parameters drawn from `generator`, channels last."""
-        with torch.device("meta"):  # nothing is drawn from a global generator
+        """Return a network whose parameters are drawn from `generator`, laid out channels last."""
+        with torch.device("meta"):  # so that nothing is drawn from the global generator
             network = _ResNet(len(self.mean), self.outputs)
         network.to_empty(device="cpu")
         for module in network.modules():
@@ -71,18 +94,24 @@ class ResNet18:
 
 
 class Standardise(nn.Module):
-    """Pixels of any dtype to floats of mean 0 and variance 1, channel by channel.
+    """Layer that turns pixels of any dtype into floats of mean 0 and variance 1 per channel.
 
-    The first layer of a network that is given images as they are stored.
+    Use it as the first layer of a network that gets images as they are stored, in bytes.
 
-    Args:
-        mean: Mean of each channel; see :meth:`biv.images.Pixels.fit`.
-        std: Standard deviation of each channel.
+    Parameters
+    ----------
+    mean : tuple of float
+        Mean of each channel; see :meth:`biv.images.Pixels.fit`.
+    std : tuple of float
+        Standard deviation of each channel.
 
-    Example:
-        >>> layer = Standardise((100.0,) * 3, (50.0,) * 3)
-        >>> layer(torch.full((1, 3, 2, 2), 200, dtype=torch.uint8)).unique()
-        tensor([2.])
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import Standardise
+    >>> layer = Standardise((100.0,) * 3, (50.0,) * 3)
+    >>> layer(torch.full((1, 3, 2, 2), 200, dtype=torch.uint8)).unique()
+    tensor([2.])
     """
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
@@ -91,7 +120,14 @@ class Standardise(nn.Module):
         self.register_buffer("scale", 1.0 / torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, C, H, W), laid out with channels last."""
+        """Return standardised images of the same shape, (N, C, H, W), laid out channels last.
+
+        Raises
+        ------
+        ValueError
+            The images have another number of channels, or are floats in [0, 1] although the mean is
+            on the scale from 0 to 255.
+        """
         mean, scale = self.get_buffer("mean"), self.get_buffer("scale")
         if images.ndim != 4 or images.shape[1] != mean.shape[1]:
             raise ValueError(
@@ -99,17 +135,18 @@ class Standardise(nn.Module):
                 f"got {tuple(images.shape)}"
             )
         floats = images.is_floating_point() and images.numel() > 0
-        if floats and mean.amax() > 1 >= images.amax() > 0:  # black is black on either scale
+        if floats and mean.amax() > 1 >= images.amax() > 0:  # black images are 0 on either scale
             raise ValueError(
-                f"pixels of mean {mean.amax():g} are from 0 to 255; got floats of at most "
-                f"{images.amax():g}: multiply them by 255, or give the mean and std of yours"
+                f"images must have pixels from 0 to 255, as their mean is {mean.amax():g}; got "
+                f"floats of at most {images.amax():g}: multiply them by 255, or pass the mean and "
+                "std of these images"
             )
         values = images.to(mean.dtype, memory_format=torch.channels_last)
         return (values - mean) * scale
 
 
 class _Block(nn.Module):
-    """Two convolutions and what goes past them."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -127,10 +164,10 @@ class _Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        past = x if self.downsample is None else self.downsample(x)
+        residual = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.bn2(self.conv2(x))
-        return self.relu(x + past)  # type: ignore[no-any-return]
+        return self.relu(x + residual)  # type: ignore[no-any-return]
 
 
 class _ResNet(nn.Module):

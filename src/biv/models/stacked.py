@@ -1,12 +1,13 @@
-"""Many networks of one shape as one: batched matrix products, forward and backward.
+"""Many networks of one shape computed as one, by batched matrix products, forward and backward.
 
-Activations are held features first, (members, features, rows): the thin last layers of a small
-network then run several times faster than rows first, and a weight is used as ``nn.Linear`` has it.
+Activations have the shape (members, features, rows). With features first, the thin last layers of a
+small network run several times faster than with rows first, and weights keep the layout of
+``nn.Linear``.
 
-A member's numbers must not depend on what it is stacked with. Batched products take another way,
-and round differently, for a single matrix, and for matrices that begin at addresses of another
-alignment. So a block has at least two members, and every matrix begins at a multiple of `ALIGNED`
-elements from the start of its buffer.
+A member's numbers must not depend on the other members of its stack. Batched products use another
+kernel, which rounds differently, for a single matrix, and for matrices at addresses of another
+alignment. Therefore a block has at least two members, and every matrix begins at a multiple of
+`ALIGNED` elements from the start of its buffer.
 """
 
 from __future__ import annotations
@@ -29,47 +30,68 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 HELP = page_hint("networks")
-ALIGNED = 16  # elements: a whole cache line of float32
+ALIGNED = 16  # elements; a whole cache line of float32
 
 
 def aligned(elements: int) -> int:
-    """The next multiple of `ALIGNED`."""
+    """Return the next multiple of `ALIGNED`."""
     return -(-elements // ALIGNED) * ALIGNED
 
 
 class Stacked:
-    """R networks of one shape and dtype: their parameters side by side in one buffer.
+    """Stack of R networks of one shape and dtype, with all parameters in one buffer.
 
-    Attributes:
-        parameters: (R, P), a row a member, every tensor of it at an aligned offset; the gaps are 0.
-        gradients: The same for the gradients of the last ``backward``.
-        outputs: Columns of y.
+    Parameters
+    ----------
+    modules : sequence of nn.Module
+        At least two networks that differ only in the values of their parameters. Each is an
+        ``nn.Sequential`` of ``nn.Linear``, ``nn.ReLU`` and, as its first layer or not at all, a
+        :class:`~biv.models.PeriodicEmbedding`. They are copied, not changed.
+    dtype : torch.dtype or None, default=None
+        Dtype to compute in; None means that of the modules. Pass ``torch.float64`` to check
+        results.
 
-    Args:
-        modules: ``nn.Sequential`` s of ``nn.Linear``, ``nn.ReLU`` and
-            :class:`~biv.models.PeriodicEmbedding`, at least two. They are copied, not changed.
-        dtype: To compute in; that of the modules by default.
+    Attributes
+    ----------
+    parameters : Tensor
+        Parameters of shape (R, P), one row per member. Every parameter tensor begins at an aligned
+        offset; the gaps are 0.
+    gradients : Tensor
+        Gradients of the last ``backward``, in the layout of `parameters`.
+    outputs : int
+        Number of columns of y.
 
-    Identity: :meth:`module` gives back every network that was put in.
+    Raises
+    ------
+    TypeError
+        A network has a layer that cannot be stacked, or a parameter that is not trained.
+    ValueError
+        There are fewer than two networks, or they differ in shape.
 
-    Example:
-        >>> from biv.models import MLP
-        >>> networks = [MLP(features=3)(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
-        >>> stacked, x = Stacked(networks), torch.ones(5, 3)
-        >>> len(stacked.parameters), torch.equal(stacked.module(1)(x), networks[1](x))
-        (2, True)
+    Notes
+    -----
+    :meth:`module` returns a copy of any network that was stacked.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import MLP, Stacked
+    >>> networks = [MLP(features=3)(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    >>> stacked, x = Stacked(networks), torch.ones(5, 3)
+    >>> len(stacked.parameters), torch.equal(stacked.module(1)(x), networks[1](x))
+    (2, True)
     """
 
     def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype | None = None) -> None:
         if len(modules) < 2:
-            raise ValueError(f"a stack has at least two members; got {len(modules)}")
+            raise ValueError(f"a stack must have at least two members; got {len(modules)}")
         self._template = _template(modules)
         tensors = list(self._template.parameters())
         offsets = [0]
         for tensor in tensors:
             offsets.append(offsets[-1] + aligned(tensor.numel()))
-        kind = tensors[0].dtype if dtype is None else dtype
-        self.parameters = torch.zeros(len(modules), offsets[-1], dtype=kind)
+        dtype = tensors[0].dtype if dtype is None else dtype
+        self.parameters = torch.zeros(len(modules), offsets[-1], dtype=dtype)
         self.gradients = torch.zeros_like(self.parameters)
         self._shapes = [
             (start, tensor.shape) for start, tensor in zip(offsets, tensors, strict=False)
@@ -80,7 +102,7 @@ class Stacked:
         values, gradients = self._views(self.parameters), self._views(self.gradients)
         self.layers = list(_layers(self._template, values, gradients))
         self.outputs = self.layers[-1].outputs
-        self._rooms: dict[tuple[int, int], list[Room]] = {}
+        self._buffers: dict[tuple[int, int], list[Buffers]] = {}
         self._blocks: dict[tuple[int, int, int], Block] = {}
 
     def _views(self, buffer: Tensor) -> Iterator[Tensor]:
@@ -88,7 +110,20 @@ class Stacked:
             yield buffer[:, start : start + shape.numel()].view(len(buffer), *shape)
 
     def block(self, members: slice, rows: int) -> Block:
-        """These members, at least two, on batches of so many rows, a multiple of `ALIGNED`."""
+        """Return a block of members for batches of a number of rows.
+
+        Parameters
+        ----------
+        members : slice
+            Members to compute, at least two.
+        rows : int
+            Number of rows per batch, a multiple of `ALIGNED` = 16.
+
+        Returns
+        -------
+        Block
+            The block, which is cached.
+        """
         key = (members.start, members.stop, rows)
         if key not in self._blocks:
             self._blocks[key] = self._new_block(members, rows)
@@ -98,16 +133,32 @@ class Stacked:
         count = members.stop - members.start
         if count < 2 or rows % ALIGNED:
             raise ValueError(
-                f"a block has at least two members and a multiple of {ALIGNED} rows; "
+                f"a block must have at least two members and a multiple of {ALIGNED} rows; "
                 f"got {count} and {rows}"
             )
-        if (count, rows) not in self._rooms:
+        if (count, rows) not in self._buffers:
             like = self.parameters
-            self._rooms[count, rows] = [layer.room(like, count, rows) for layer in self.layers]
-        return Block(self.layers, members, self._rooms[count, rows])
+            self._buffers[count, rows] = [
+                layer.new_buffers(like, count, rows) for layer in self.layers
+            ]
+        return Block(self.layers, members, self._buffers[count, rows])
 
     def module(self, member: int, parameters: Tensor | None = None) -> nn.Module:
-        """One member as an ordinary module, its parameters as they are now or in a copy."""
+        """Return one member as an ordinary module.
+
+        Parameters
+        ----------
+        member : int
+            Index of the member.
+        parameters : Tensor of shape (R, P) or None, default=None
+            Values in the layout of the attribute `parameters`; None means the present ones. Pass a
+            copy that was kept earlier, such as that of the best epoch.
+
+        Returns
+        -------
+        nn.Module
+            A new module with a copy of the values.
+        """
         module = copy.deepcopy(self._template).to(self.parameters.dtype)
         views = self._views(self.parameters if parameters is None else parameters)
         with torch.no_grad():
@@ -116,34 +167,36 @@ class Stacked:
         return module
 
 
-class Room(SimpleNamespace):
-    """What one layer keeps of a batch: buffers used again from batch to batch.
+class Buffers(SimpleNamespace):
+    """Buffers of one layer, used again for every batch.
 
-    They are contiguous, which the fast batched products ask of their results.
+    They are contiguous, which the fast batched products require of their results.
     """
 
 
 class Block:
-    """Some members of a stack on batches of one shape. Blocks of equal shape share their room."""
+    """Some members of a stack, for batches of one shape.
 
-    def __init__(self, layers: Sequence[Layer], members: slice, rooms: Sequence[Room]) -> None:
-        self.layers = [layer.of(members, room) for layer, room in zip(layers, rooms, strict=True)]
+    Blocks of equal shape share their buffers.
+    """
+
+    def __init__(self, layers: Sequence[Layer], members: slice, buffers: Sequence[Buffers]) -> None:
+        pairs = zip(layers, buffers, strict=True)
+        self.layers = [layer.for_members(members, part) for layer, part in pairs]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predictions, (members, outputs, rows), overwritten by the next call.
+        """Return predictions of shape (members, outputs, rows); the next call overwrites them.
 
-        Args:
-            x: (members, features, rows).
+        `x` has shape (members, features, rows).
         """
         for layer in self.layers:
             x = layer.forward(x)
         return x
 
     def backward(self, gradient: Tensor) -> None:
-        """Write what follows from the last forward into `Stacked.gradients`.
+        """Write the gradients of the last forward pass into `Stacked.gradients`.
 
-        Args:
-            gradient: Gradient of the predictions, (members, outputs, rows); may be overwritten.
+        `gradient` is that of the predictions, (members, outputs, rows). It may be overwritten.
         """
         first, *rest = self.layers
         for layer in reversed(rest):
@@ -152,11 +205,14 @@ class Block:
 
 
 class Layer(ABC):
-    """One layer of every member, or of some of them with room for a batch.
+    """One layer of every member, or of some members with buffers for a batch.
 
-    Attributes:
-        values: Parameters of the layer, (members, ...) each.
-        gradients: Gradients of these.
+    Attributes
+    ----------
+    values : list of Tensor
+        Parameters of the layer, each of shape (members, ...).
+    gradients : list of Tensor
+        Gradients of these.
     """
 
     outputs: int
@@ -164,33 +220,33 @@ class Layer(ABC):
     def __init__(self, values: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         self.values, self.gradients = values, gradients
 
-    def of(self, members: slice, room: Room) -> Self:
-        """The same for some members, with room to compute in."""
+    def for_members(self, members: slice, buffers: Buffers) -> Self:
+        """Return the layer of some members, with buffers to compute in."""
         part = copy.copy(self)
         part.values = [value[members] for value in self.values]
         part.gradients = [gradient[members] for gradient in self.gradients]
-        part.prepare(room)
+        part.prepare(buffers)
         return part
 
     @abstractmethod
-    def room(self, like: Tensor, members: int, rows: int) -> Room:
-        """Buffers in the dtype of `like`."""
+    def new_buffers(self, like: Tensor, members: int, rows: int) -> Buffers:
+        """Return new buffers in the dtype of `like`."""
 
     @abstractmethod
-    def prepare(self, room: Room) -> None:
-        """Take the views that every batch needs."""
+    def prepare(self, buffers: Buffers) -> None:
+        """Store the buffers, and the views that every batch needs."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """(members, inputs, rows) to (members, outputs, rows)."""
+        """Map (members, inputs, rows) to (members, outputs, rows)."""
 
     @abstractmethod
     def backward(self, gradient: Tensor, *, needs_input: bool = True) -> Tensor:
-        """From the gradient of the output, which is overwritten, to that of the input."""
+        """Return the gradient of the input; that of the output, `gradient`, is overwritten."""
 
 
 class Linear(Layer):
-    """out = W x + b, and relu of it if asked."""
+    """Layer W x + b, followed by a ReLU if `relu` is True."""
 
     def __init__(
         self, values: Sequence[Tensor], gradients: Sequence[Tensor], *, relu: bool
@@ -199,19 +255,19 @@ class Linear(Layer):
         self.relu = relu
         _, self.outputs, self.inputs = values[0].shape
 
-    def room(self, like: Tensor, members: int, rows: int) -> Room:  # noqa: D102
-        return Room(
+    def new_buffers(self, like: Tensor, members: int, rows: int) -> Buffers:  # noqa: D102
+        return Buffers(
             out=like.new_empty(members, self.outputs, rows),
             d_x=like.new_empty(members, self.inputs, rows),
         )
 
-    def prepare(self, room: Room) -> None:  # noqa: D102
+    def prepare(self, buffers: Buffers) -> None:  # noqa: D102
         self.weight, bias = self.values
         self.d_weight, d_bias = self.gradients
         self.bias, self.d_bias = bias.unsqueeze(2), d_bias.unsqueeze(2)
         self.weight_transposed = self.weight.transpose(1, 2)
-        self.out: Tensor = room.out
-        self.d_x: Tensor = room.d_x
+        self.out: Tensor = buffers.out
+        self.d_x: Tensor = buffers.d_x
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         self.x = x
@@ -229,7 +285,7 @@ class Linear(Layer):
 
 
 class PeriodicLayer(Layer):
-    """:class:`~biv.models.PeriodicEmbedding` of every member; the first layer, if any."""
+    """:class:`~biv.models.PeriodicEmbedding` of every member, which can only be the first layer."""
 
     def __init__(
         self, values: Sequence[Tensor], gradients: Sequence[Tensor], module: PeriodicEmbedding
@@ -239,9 +295,9 @@ class PeriodicLayer(Layer):
         self.others = torch.tensor(module.others, dtype=torch.int64)
         self.outputs = module.outputs
 
-    def room(self, like: Tensor, members: int, rows: int) -> Room:  # noqa: D102
+    def new_buffers(self, like: Tensor, members: int, rows: int) -> Buffers:  # noqa: D102
         _, columns, width, waves = self.values[1].shape
-        return Room(
+        return Buffers(
             out=like.new_empty(members, self.outputs, rows),
             angle=like.new_empty(members, columns, waves // 2, rows),
             waves=like.new_empty(members, columns, waves, rows),
@@ -251,19 +307,19 @@ class PeriodicLayer(Layer):
             weight=like.new_empty(members, columns, aligned(width * waves)),
         )
 
-    def prepare(self, room: Room) -> None:  # noqa: D102
+    def prepare(self, buffers: Buffers) -> None:  # noqa: D102
         self.frequency, self.weight, self.bias = self.values
         self.d_frequency, self.d_weight, self.d_bias = self.gradients
         _, _, width, waves = self.weight.shape
         self.half = waves // 2
-        self.out: Tensor = room.out
-        self.angle: Tensor = room.angle
-        self.waves: Tensor = room.waves
-        self.d_waves: Tensor = room.d_waves
-        self.hidden: Tensor = room.hidden
-        self.d_hidden: Tensor = room.d_hidden
-        # The weights again, each matrix at an aligned address of its own.
-        packed: Tensor = room.weight.flatten(0, 1)[:, : width * waves]
+        self.out: Tensor = buffers.out
+        self.angle: Tensor = buffers.angle
+        self.waves: Tensor = buffers.waves
+        self.d_waves: Tensor = buffers.d_waves
+        self.hidden: Tensor = buffers.hidden
+        self.d_hidden: Tensor = buffers.d_hidden
+        # A copy of the weights in which every matrix begins at an aligned address.
+        packed: Tensor = buffers.weight.flatten(0, 1)[:, : width * waves]
         self.packed = packed.view(-1, width, waves)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
@@ -282,7 +338,7 @@ class PeriodicLayer(Layer):
         return self.out
 
     def backward(self, gradient: Tensor, *, needs_input: bool = True) -> Tensor:  # noqa: D102
-        assert not needs_input  # nothing comes before it
+        assert not needs_input  # no layer comes before it
         embedded = gradient[:, len(self.others) :]
         self.d_hidden.copy_(embedded.view(self.hidden.shape))
         _relu_backward(self.d_hidden, self.hidden)
@@ -300,27 +356,27 @@ class PeriodicLayer(Layer):
 
 
 def _relu_backward(gradient: Tensor, out: Tensor) -> None:
-    """0 where the output is, in place."""
+    """Set the gradient to 0, in place, where the output is 0."""
     torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
 
 
 def _template(modules: Sequence[nn.Module]) -> nn.Module:
-    """The first of them, which all are like but for the values of their parameters."""
+    """Return the first network, after checking that all differ only in parameter values."""
     first = modules[0]
     if not list(first.parameters()) or not all(p.requires_grad for p in first.parameters()):
         raise TypeError(
-            f"a network must have parameters, all of them to be trained; got {first}{HELP}"
+            f"a network must have parameters, and all of them must be trained; got {first}{HELP}"
         )
     for other in modules[1:]:
         if repr(other) != repr(first):
             raise ValueError(
-                f"the networks of a stack must be alike; got {first} and {other}{HELP}"
+                f"the networks of a stack must have the same layers; got {first} and {other}{HELP}"
             )
     return first
 
 
 def can_be_stacked(module: nn.Module) -> bool:
-    """Whether networks of this kind are something that :class:`Stacked` computes."""
+    """Return whether :class:`Stacked` accepts networks like this one."""
     try:
         Stacked([module, module])
     except TypeError:
@@ -331,20 +387,21 @@ def can_be_stacked(module: nn.Module) -> bool:
 def _layers(
     template: nn.Module, values: Iterator[Tensor], gradients: Iterator[Tensor]
 ) -> Iterator[Layer]:
-    """The layers of an ``nn.Sequential``, each over its slice of the buffers."""
+    """Yield the layers of an ``nn.Sequential``, each with its part of the buffers."""
     parts = list(template) if isinstance(template, nn.Sequential) else [template]
     before: nn.Module | None = None
     for position, (part, after) in enumerate(zip(parts, [*parts[1:], None], strict=True)):
         count = len(list(part.parameters()))
-        own = list(islice(values, count)), list(islice(gradients, count))
+        tensors = list(islice(values, count)), list(islice(gradients, count))
         if type(part) is PeriodicEmbedding and position == 0:
-            yield PeriodicLayer(*own, part)
+            yield PeriodicLayer(*tensors, part)
         elif type(part) is nn.Linear and part.bias is not None and part not in parts[:position]:
-            yield Linear(*own, relu=type(after) is nn.ReLU)
+            yield Linear(*tensors, relu=type(after) is nn.ReLU)
         elif not (type(part) is nn.ReLU and type(before) is nn.Linear):
             raise TypeError(
-                "a stack is made of nn.Sequential with nn.Linear, an nn.ReLU after it or not, and "
-                f"a PeriodicEmbedding in front or not; got {part!r} at position {position}: "
-                f"train_reference takes any module{HELP}"
+                "the networks of a stack must be nn.Sequential of nn.Linear, each with a bias and "
+                "with or without an nn.ReLU after it, and optionally a PeriodicEmbedding as the "
+                f"first layer; got {part!r} at position {position}: use train_reference, which "
+                f"accepts any module{HELP}"
             )
         before = part
