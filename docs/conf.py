@@ -1,4 +1,4 @@
-"""The site: `make docs`. Pages are Markdown, the reference comes out of the docstrings."""
+"""Configuration of the site (`make docs`): Markdown pages, and a reference from the docstrings."""
 
 from __future__ import annotations
 
@@ -32,30 +32,34 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 4
-suppress_warnings = ["myst.header"]  # a page that is included brings its own first heading
+suppress_warnings = ["myst.header"]  # included files have a first heading of their own
 
-# Docstrings say `pred` for the argument, as Markdown does.
+# Single backticks in docstrings mark code, as they do in Markdown.
 default_role = "code"
 napoleon_google_docstring = napoleon_numpy_docstring = True
-napoleon_use_param = napoleon_use_rtype = False  # types are prose, as "array-like of shape (N,)"
-napoleon_custom_sections = [("Identities", "returns_style"), "Reference"]
+# Types are prose, such as "array-like of shape (N,)". They are printed as text, not resolved as
+# names of classes: that is also why attributes are formatted like parameters.
+napoleon_use_param = napoleon_use_rtype = False
+napoleon_custom_sections = [
+    ("Attributes", "params_style"),
+    ("Identities", "returns_style"),
+    "Reference",
+]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_default_options = {"members": True, "show-inheritance": False}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 
-# Strict: a reference that leads nowhere is an error. What other projects document is not looked up,
-# since the site is built without a network.
+# A reference without a target is an error. References to other projects are exempt, because their
+# targets would have to be downloaded.
 nitpicky = True
 nitpick_ignore_regex = [
     (r"py:class", r"(abc|collections|contextlib|nn|np|npt|numpy|pathlib|sklearn|torch|typing)\..*"),
     (r"py:class", r"Path|ProcessGroup|Tensor"),
-    # Types that signatures name and nobody has to make.
+    # Types in signatures that are not public.
     (r"py:(class|exc)", r"biv\.(_arrays|sums|weightings|distributed|\w+\.\w+)\.\w+"),
     (r"py:(class|exc)", r"Array|FloatArray|Base|NetworkFunction|Rows|DivergedError"),
-    # Words of the types of attributes, such as "ndarray of shape (n_outputs, 2)".
-    (r"py:class", r"ndarray|shape|n_\w+|low|high|value|stderr|2"),
 ]
 
 html_theme = "furo"
@@ -71,38 +75,38 @@ html_math_renderer = "mathml"
 
 
 BARE_FRACTION = re.compile(r"\\[dt]?frac(?!\s*\{)")
-# The index of a letter with a tilde would be set below it, as that of a sum is.
+# The converter sets the index of a letter with a tilde below the letter, as it does for a sum.
 INDEX_BELOW = re.compile(
     r"<munderover>\s*(<mi>\w</mi>)\s*(<mi>\w</mi>)\s*(<mo[^>]*>~</mo>)\s*</munderover>"
 )
 
 
 def mathml(node: nodes.Element, *, block: bool) -> str:
-    """A formula as MathML; one that cannot be read is a warning, and so an error of `make docs`."""
+    """Return a formula as MathML; warn if it is invalid, which is an error of `make docs`."""
     try:
         if BARE_FRACTION.search(node.astext()):
-            raise MathError("A fraction without braces, of which the digits would be one number")
-        found = latex2mathml.tex2mathml(node.astext(), as_block=block)
+            raise MathError("A fraction needs braces, as in \\frac{1}{2}")
+        converted = latex2mathml.tex2mathml(node.astext(), as_block=block)
     except MathError as error:
         logger.warning("%s in %s", error, node.astext(), location=node)
         return ""
-    return INDEX_BELOW.sub(r"<msub><mover>\1\3</mover>\2</msub>", found)
+    return INDEX_BELOW.sub(r"<msub><mover>\1\3</mover>\2</msub>", converted)
 
 
 def inline_formula(writer: HTML5Translator, node: nodes.math) -> None:
-    """A formula in a line."""
+    """Write a formula within a line."""
     writer.body.append(mathml(node, block=False))
     raise nodes.SkipNode
 
 
 def formula(writer: HTML5Translator, node: nodes.math_block) -> None:
-    """A formula by itself."""
+    """Write a displayed formula."""
     writer.body.append(f'<div class="math">{mathml(node, block=True)}</div>')
     raise nodes.SkipNode
 
 
-# Pages refer to files of the repository, so that links work wherever it is browsed. On the site
-# some of them are pages.
+# Pages link to files of the repository, so that the links work in any file browser. On the site,
+# some of these files are pages.
 ROOT = Path(__file__).parent.parent
 PAGE_OF_FILE = {
     "CHANGELOG.md": "changelog",
@@ -117,27 +121,27 @@ PAGE_OF_FILE = {
 
 
 def link_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Links to files that have a page lead to the page."""
-    here = Path(app.srcdir, docname).parent
+    """Replace links to files that have a page by links to the page."""
+    folder = Path(app.srcdir, docname).parent
 
     def page(link: re.Match[str]) -> str:
-        file = Path(os.path.relpath(here / link[1], ROOT)).as_posix()
+        file = Path(os.path.relpath(folder / link[1], ROOT)).as_posix()
         if file not in PAGE_OF_FILE:
-            inside = (here / link[1]).resolve().is_relative_to(app.srcdir)
+            inside = (folder / link[1]).resolve().is_relative_to(app.srcdir)
             return link[0] if inside else f"](path:{link[1]}"  # a file to download
-        path = Path(os.path.relpath(Path(app.srcdir, PAGE_OF_FILE[file]), here))
+        path = Path(os.path.relpath(Path(app.srcdir, PAGE_OF_FILE[file]), folder))
         return f"]({path.as_posix()}.md"
 
     source[0] = re.sub(r"\]\((\.\./[^)#]+\.md)", page, source[0])
 
 
 def skip(_app: Sphinx, _what: str, _name: str, value: object, skipped: bool, _: Any) -> bool:
-    """Fields of a named tuple are described with their class."""
+    """Skip the fields of named tuples, which the docstring of their class describes."""
     return skipped or str(getattr(value, "__doc__", "")).startswith("Alias for field number")
 
 
 def setup(app: Sphinx) -> None:
-    """Formulas are MathML, which browsers draw by themselves: no script, and nothing to fetch."""
+    """Register the hooks, and MathML for formulas, which needs neither scripts nor downloads."""
     app.connect("source-read", link_to_pages)
     app.connect("autodoc-skip-member", skip)
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
