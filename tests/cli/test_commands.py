@@ -646,7 +646,7 @@ def test_a_damaged_checkpoint_is_kept_for_its_owner(capsys, monkeypatch):
     (left,) = Path("m").iterdir()
     left.write_bytes(b"damaged")
     assert run(*options) == 2
-    assert "is not a complete checkpoint: move it away to start anew" in capsys.readouterr().err
+    assert "is not a complete checkpoint: move it away to start again" in capsys.readouterr().err
     assert left.read_bytes() == b"damaged"
 
 
@@ -712,5 +712,5 @@ def test_a_training_that_diverges_is_a_failed_run(capsys, monkeypatch):
     monkeypatch.setattr("biv.estimator.networks.LARGEST_RATE", 1e30)
     monkeypatch.setattr("biv.estimator.networks.RATE_OF_ONE_INPUT", 1e30)
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 1
-    assert "no member gave a finite prediction" in capsys.readouterr().err
+    assert "no epoch ended with finite predictions of all members" in capsys.readouterr().err
     assert not Path("m").exists()

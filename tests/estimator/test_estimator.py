@@ -428,12 +428,12 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         (
             {"model": lambda features, _: torch.nn.Sequential(torch.nn.Linear(features, 2))},
             {},
-            "must give \\(rows, 1\\).*; got \\(1, 2\\)",
+            "must return predictions of shape \\(rows, 1\\), like y; got \\(1, 2\\)",
         ),
         (
             {"model": lambda f, _: torch.nn.Sequential(torch.nn.Linear(f, 2), torch.nn.Tanh())},
             {},
-            "must give \\(rows, 1\\).*; got \\(1, 2\\)",
+            "must return predictions of shape \\(rows, 1\\), like y; got \\(1, 2\\)",
         ),
         ({"calibrate_variance": "no"}, {}, "calibrate_variance must be one of False, True; got"),
         ({"max_epochs": 0}, {}, "max_epochs must be an integer >= 1; got 0"),

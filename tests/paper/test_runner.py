@@ -39,7 +39,8 @@ def test_what_is_missing_is_trained_and_what_fails_is_told(tmp_path):
     lines = []
     plan = runner.complete([*good, *bad, *good], store, jobs=2, say=lines.append)
     assert (plan.stored, plan.trained, len(plan.failed)) == (0, 3, 1)
-    assert "keeps none of 660 training rows" in plan.failed[0].error
+    assert "no label has a positive weight under CutoffLoss" in plan.failed[0].error
+    assert "got 660 training rows" in plan.failed[0].error
     assert lines[-1].startswith(f"stack {len(lines)} of {len(lines)}: ")
     again = runner.complete([*good, *bad], store, jobs=1)
     assert (again.stored, again.trained, len(again.failed)) == (3, 0, 1)

@@ -207,7 +207,7 @@ def test_a_checkpoint_is_of_one_training(name, tmp_path):
     before = BEFORE.get(name, list)(seven_members())
     train_stack(MODEL, before, schedule, checkpoint=path)
     part = DIFFERING.get(name, f"{name} of member 0")
-    message = rf"stack\.pt: the state is of another training, which differs in .*{part}.*away"
+    message = rf"stack\.pt: the state is from another training, which differs in .*{part}.*away"
     with pytest.raises(ValueError, match=message):
         train_stack(MODEL, ANOTHER[name](seven_members()), schedule, checkpoint=path)
     train_stack(MODEL, BEFORE.get(name, list)(seven_members()), schedule, checkpoint=path)
@@ -227,9 +227,9 @@ def test_a_checkpoint_is_of_one_network(network, tmp_path):
     path, two = tmp_path / "stack.pt", seven_members()[:2]
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
     train_stack(MODEL, two, schedule, checkpoint=path)
-    with pytest.raises(ValueError, match="the state is of another training"):
+    with pytest.raises(ValueError, match="the state is from another training"):
         train_stack(network, two, schedule, checkpoint=path)
-    with pytest.raises(ValueError, match="the state is of another training"):
+    with pytest.raises(ValueError, match="the state is from another training"):
         train_stack(MODEL, two, replace(schedule, batch_size=60), checkpoint=path)
 
 
@@ -261,7 +261,9 @@ def test_the_same_training_in_other_clothes_goes_on(tmp_path):
 def test_what_is_asked_for_must_be_possible(tmp_path):
     path, two, schedule = tmp_path / "stack.pt", seven_members()[:2], OPTIMIZERS["adam"]
     train_stack(MODEL, two, replace(schedule, epochs=3), checkpoint=path)
-    with pytest.raises(ValueError, match="of 3 epochs, more than the 2 that are scheduled"):
+    with pytest.raises(
+        ValueError, match="must have at least as many epochs as the state, 3; got 2"
+    ):
         train_stack(MODEL, two, replace(schedule, epochs=2), checkpoint=path)
     with pytest.raises(TypeError, match="checkpoint_seconds must be"):
         train_stack(MODEL, two, schedule, checkpoint=path, checkpoint_seconds="60")
@@ -269,10 +271,14 @@ def test_what_is_asked_for_must_be_possible(tmp_path):
     with pytest.raises(OSError, match="exists|directory"):  # at once, not after the training
         train_stack(MODEL, two, replace(schedule, epochs=10**9), checkpoint=path / "below.pt")
     stack.step = 1
-    with pytest.raises(ValueError, match="at the end of an epoch of 6 steps; got 1"):
+    with pytest.raises(
+        ValueError, match="at the end of an epoch, after a multiple of 6 steps; got 1"
+    ):
         stack.state_dict()
     torch.save({"format": "biv checkpoint 2", "step": 0}, path)
-    with pytest.raises(ValueError, match=r"stack\.pt is not a complete checkpoint: it lacks"):
+    with pytest.raises(
+        ValueError, match=r"stack\.pt is not a complete checkpoint: 'training' is missing"
+    ):
         train_stack(MODEL, two, schedule, checkpoint=path)
 
 
@@ -318,7 +324,9 @@ def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
     else:
         path.write_bytes(content)
     before = path.read_bytes()
-    reason = "must be a 'biv checkpoint 2'" if content == "another" else "is not a complete"
+    reason = (
+        "must have the format 'biv checkpoint 2'" if content == "another" else "is not a complete"
+    )
     with pytest.raises(ValueError, match=rf"stack\.pt {reason}"):
         train_stack(MODEL, seven_members()[:2], schedule, checkpoint=path)
     assert path.read_bytes() == before
@@ -344,11 +352,14 @@ def test_a_byte_that_has_changed_is_seen(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state["moments"].pop("exp_avg"), r"\['moments'\] lacks 'exp_avg'"),
-        (lambda state: state["curves"].clear(), r"the state\['curves'\] lacks"),
+        (lambda state: state["moments"].pop("exp_avg"), r"\['moments'\] has no entry 'exp_avg'"),
+        (lambda state: state["curves"].clear(), r"the state\['curves'\] has no entry"),
         (lambda state: state.update(step=None), r"the state\['step'\] must be int; got NoneType"),
-        (lambda state: state.update(step=1), "whole epochs of 6 steps; got 1"),
-        (lambda state: state.pop("orders"), "the state lacks 'orders'"),
+        (
+            lambda state: state.update(step=1),
+            "from the end of an epoch, a multiple of 6 steps; got step 1",
+        ),
+        (lambda state: state.pop("orders"), "the state has no entry 'orders'"),
     ],
 )
 def test_a_checkpoint_that_lacks_something_is_named(tmp_path, change, message):
@@ -356,5 +367,7 @@ def test_a_checkpoint_that_lacks_something_is_named(tmp_path, change, message):
     state = Stack(MODEL, two, schedule).state_dict()
     change(state)
     save_checkpoint(tmp_path / "a.pt", state)
-    with pytest.raises(ValueError, match=rf"a\.pt: .*{message}.* Move it away to start anew"):
+    with pytest.raises(
+        ValueError, match=rf"a\.pt: .*{message}.* Move the file away to start again"
+    ):
         train_stack(MODEL, two, schedule, checkpoint=tmp_path / "a.pt")

@@ -9,7 +9,7 @@ import torch
 import biv
 from biv.models import MLP
 from biv.training import Schedule, Triplets, cross_fit, cross_fitting, ensembles
-from biv.training.cross_fitting import _deal, _members, _OutOfFoldScore
+from biv.training.cross_fitting import _make_folds, _make_members, _OutOfFoldScore
 from biv.training.held_out import HeldOutScore
 from helpers.trainings import FEATURES, triplets, truth
 
@@ -19,16 +19,16 @@ SCHEDULE = Schedule(epochs=6, batch_size=32, optimizer="adamw", averaging=4, tes
 
 @pytest.mark.parametrize(("rows", "folds"), [(103, 8), (15, 8), (8, 8), (2, 2), (104, 8), (9, 4)])
 def test_folds_are_equal_and_cover_all_rows(rows, folds):
-    parts = _deal(rows, folds, seed=3)
+    parts = _make_folds(rows, folds, seed=3)
     assert {len(part) for part in parts} == {-(-rows // folds)}
     assert len(torch.cat(parts).unique()) == rows
     assert len(parts) == folds
 
 
 def test_folds_are_seeded():
-    parts = _deal(103, 8, seed=3)
-    assert all(torch.equal(a, b) for a, b in zip(parts, _deal(103, 8, seed=3), strict=True))
-    assert not torch.equal(parts[0], _deal(103, 8, seed=4)[0])
+    parts = _make_folds(103, 8, seed=3)
+    assert all(torch.equal(a, b) for a, b in zip(parts, _make_folds(103, 8, seed=3), strict=True))
+    assert not torch.equal(parts[0], _make_folds(103, 8, seed=4)[0])
 
 
 def test_a_row_is_judged_by_members_that_have_not_seen_it():
@@ -40,7 +40,7 @@ def test_a_row_is_judged_by_members_that_have_not_seen_it():
         cross_fit(MODEL, Triplets(rows.x, y, rows.variance), replace(SCHEDULE, epochs=1))
         for y in (rows.y, other)
     )
-    (owner,) = (k for k, part in enumerate(_deal(240, 8, seed=0)) if 17 in part)
+    (owner,) = (k for k, part in enumerate(_make_folds(240, 8, seed=0)) if 17 in part)
     same = (one.predict(rows.x) == two.predict(rows.x)).flatten(1).all(dim=1)
     assert same.tolist() == [k == owner for k in range(8)]
     assert one.out_of_fold[17] == two.out_of_fold[17]
@@ -50,7 +50,7 @@ def by_those_who_left_it_out(fitted, rows):
     """Of eight members and four folds: the mean of the two that have not seen a row."""
     each = fitted.predict(rows.x)
     expected = torch.full_like(rows.y, torch.nan)
-    for fold, part in enumerate(_deal(len(rows), 4, seed=0)):
+    for fold, part in enumerate(_make_folds(len(rows), 4, seed=0)):
         expected[part] = each[2 * fold : 2 * fold + 2][:, part].mean(dim=0)
     return expected
 
@@ -71,7 +71,7 @@ def test_the_epoch_with_the_lowest_score_is_chosen():
         if score <= lowest:
             at, lowest = epoch, score - 0.005 * abs(score)
     assert len(scores) == at + 5
-    scored = torch.cat(_deal(240, 8, seed=0))
+    scored = torch.cat(_make_folds(240, 8, seed=0))
     pred, y, variance = (t[scored] for t in (fitted.out_of_fold, rows.y, rows.variance))
     assert fitted.scores.min() == pytest.approx(HeldOutScore(y, variance)(pred), rel=1e-9)
     assert fitted.tau2 == biv.metrics.residual_variance(pred, y, variance)
@@ -104,15 +104,17 @@ def test_the_same_seed_gives_the_same_ensemble():
 
 def test_no_two_members_of_any_seed_begin_alike():
     rows = triplets(5, rows=120)
-    parts = _deal(120, 4, seed=0)
-    seeds = [m.seed for s in (0, 1, 2) for m in _members(rows, parts, biv.L2Loss(), 1e-3, 8, s)]
+    parts = _make_folds(120, 4, seed=0)
+    seeds = [
+        m.seed for s in (0, 1, 2) for m in _make_members(rows, parts, biv.L2Loss(), 1e-3, 8, s)
+    ]
     assert len(set(seeds)) == 24
 
 
 def test_without_variances_labels_are_clean():
     rows = triplets(6, rows=120)
     fitted = cross_fit(MODEL, Triplets(rows.x, rows.y), SCHEDULE)
-    scored = torch.cat(_deal(120, 8, seed=0))
+    scored = torch.cat(_make_folds(120, 8, seed=0))
     plain = (fitted.out_of_fold - rows.y)[scored].square().mean().item()
     assert fitted.scores[fitted.epoch - 1] == pytest.approx(plain, rel=1e-5)
     assert fitted.tau2 == pytest.approx(plain, rel=1e-5)
@@ -143,7 +145,10 @@ def test_members_that_diverge_do_not_win():
     [
         ({"folds": 1}, "folds must be an integer >= 2; got 1"),
         ({"folds": 8, "members": 12}, "members must be a multiple of folds, 8; got 12"),
-        ({"folds": 200, "members": 200}, "rows must be at least as many as folds, 200; got 120"),
+        (
+            {"folds": 200, "members": 200},
+            "there must be at least as many rows as folds, 200; got 120",
+        ),
         ({"patience": 0}, "patience must be an integer >= 1; got 0"),
     ],
 )
@@ -158,7 +163,7 @@ def test_the_score_is_that_of_the_whole_ensemble():
     x = torch.randn(8000, FEATURES, generator=generator)
     common = 0.3 * torch.randn(8000, 1, generator=generator)  # what all members miss alike
     members = truth(x) + common + torch.randn(2, 8000, 1, generator=generator)
-    judge = _OutOfFoldScore(Triplets(x, truth(x)), _deal(8000, 8, seed=0), members=16)
+    judge = _OutOfFoldScore(Triplets(x, truth(x)), _make_folds(8000, 8, seed=0), members=16)
     assert judge.score(members) == pytest.approx(0.3**2 + 1 / 16, rel=0.1)
     assert judge.score(members[:1]) == pytest.approx(0.3**2 + 1, rel=0.1)  # one says no more
 
@@ -229,7 +234,7 @@ def test_of_many_rows_some_are_judged_and_all_are_predicted(monkeypatch):
     whole = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
     monkeypatch.setattr(cross_fitting, "SCORED_ROWS", 100)
     some = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    judge = _OutOfFoldScore(rows, _deal(403, 4, seed=0), members=8)
+    judge = _OutOfFoldScore(rows, _make_folds(403, 4, seed=0), members=8)
     assert 70 <= len(judge.y) <= 100
     np.testing.assert_allclose(some.scores, whole.scores, rtol=0.3)
     assert not np.array_equal(some.scores, whole.scores)
@@ -269,16 +274,18 @@ def test_a_checkpoint_is_of_one_ensemble(tmp_path):
 
     rows, path = triplets(16, rows=120), tmp_path / "fit.pt"
     cross_fit(MODEL, rows, SCHEDULE, checkpoint=path)
-    with pytest.raises(ValueError, match="fit.pt: the state is of another training"):
+    with pytest.raises(ValueError, match="fit.pt: the state is from another training"):
         cross_fit(MODEL, triplets(17, rows=120), SCHEDULE, checkpoint=path)
     other = tmp_path / "stack.pt"
-    members = _members(rows, _deal(120, 8, 0), biv.BIVLoss(), 2e-3, 8, 0)
+    members = _make_members(rows, _make_folds(120, 8, 0), biv.BIVLoss(), 2e-3, 8, 0)
     train_stack(MODEL, members, SCHEDULE, checkpoint=other)
-    with pytest.raises(ValueError, match="stack.pt is of another training"):
+    with pytest.raises(ValueError, match="stack.pt is the checkpoint of another training"):
         cross_fit(MODEL, rows, SCHEDULE, checkpoint=other)
 
 
 def test_what_cannot_be_stacked_has_no_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(ensembles, "can_be_stacked", lambda _: False)
-    with pytest.raises(ValueError, match="checkpoint is for networks that can be stacked"):
+    with pytest.raises(
+        ValueError, match="checkpoint must be None for networks that cannot be stacked"
+    ):
         cross_fit(MODEL, triplets(18, rows=120), SCHEDULE, checkpoint=tmp_path / "fit.pt")

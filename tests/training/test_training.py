@@ -45,12 +45,12 @@ def test_arrays_become_single_precision_and_tensors_stay():
     [
         ({"x": np.zeros(5)}, r"x must have shape \(rows, features\), .*; got \(5,\)"),
         ({"x": np.full((5, 3), np.nan)}, "x must be finite; got nan at index"),
-        ({"y": np.zeros(4)}, r"y must have one row a row of x, 5; got \(4, 1\)"),
+        ({"y": np.zeros(4)}, r"y must have 5 rows, one per row of x; got shape \(4, 1\)"),
         (
             {"variance": np.ones((5, 2))},
             r"variance must have the shape of y, \(5, 1\); got \(5, 2\)",
         ),
-        ({"sample_weight": np.ones(6)}, "sample_weight must have one row a row of x"),
+        ({"sample_weight": np.ones(6)}, "sample_weight must have 5 rows, one per row of x"),
         ({"x": torch.zeros(5, 3).long()}, "x must have a floating-point dtype"),
         ({"x": torch.zeros(5, 3).half()}, "x must be float32 or float64; got torch.float16"),
         ({"x": torch.zeros(5, 3, requires_grad=True)}, "x must not require grad"),
@@ -79,19 +79,19 @@ def test_arrays_are_copied():
 def test_a_cutoff_that_keeps_nothing_is_an_error():
     with pytest.raises(
         ValueError,
-        match=r"member 'strict': CutoffLoss\(threshold=0.001\) keeps none of 300 training rows, "
-        r"whose variances lie in \[0.01\d*, 1.0\d*\]",
+        match=r"member 'strict': no label has a positive weight under CutoffLoss\(threshold=0.001\)"
+        r"; got 300 training rows with variances from 0.01\d* to 1.0\d*",
     ):
         Member(triplets(0), None, biv.CutoffLoss(0.001), name="strict")
-    with pytest.raises(ValueError, match="keeps none of 0 training rows"):
+    with pytest.raises(ValueError, match="no label has a positive weight .* got 0 training rows"):
         Member(Triplets(np.zeros((0, 3)), np.zeros(0)), None, biv.L2Loss())
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"train": (1, 2)}, TypeError, "train must be of Triplets; got"),
-        ({"loss": torch.nn.MSELoss()}, TypeError, "loss must be of VarianceLoss; got"),
+        ({"train": (1, 2)}, TypeError, "train must be a Triplets; got"),
+        ({"loss": torch.nn.MSELoss()}, TypeError, "loss must be a VarianceLoss; got"),
         ({"seed": -1}, ValueError, "seed must be an integer >= 0"),
         ({"seed": 1.5}, TypeError, "seed must be an integer >= 0"),
         ({"order_seed": "a"}, TypeError, "order_seed must be an integer >= 0"),
@@ -99,11 +99,11 @@ def test_a_cutoff_that_keeps_nothing_is_an_error():
         ({"loss": biv.IVLoss(), "train": Triplets(np.zeros((2, 3)), np.zeros(2), np.zeros(2)), "test": None}, ValueError, "variance must be positive where epsilon is 0"),
         ({"train": Triplets(np.zeros((2, 3)), np.zeros(2)), "test": None}, TypeError, "variance must be a torch.Tensor; got None"),
         ({"train": Triplets(np.zeros((2, 3)), np.zeros(2), -np.ones(2)), "test": None}, ValueError, "variance must be non-negative"),
-        ({"test": Triplets(np.zeros((2, 3)), np.zeros(2))}, ValueError, "test rows must be like the training rows, 7 features of torch.float32; got 3"),
+        ({"test": Triplets(np.zeros((2, 3)), np.zeros(2))}, ValueError, "test rows must have 7 features of torch.float32, like the training rows; got 3"),
         ({"test": clean_rows(0, dtype=torch.float64)}, ValueError, "got 7 of torch.float64"),
         ({"test": triplets(0)}, ValueError, "test labels must be clean.*noise_corrected_mse"),
-        ({"test": clean_rows(0, outputs=2)}, ValueError, "of 1 labels each"),
-        ({"test": Triplets(np.zeros((0, 7)), np.zeros(0))}, ValueError, "one at least"),
+        ({"test": clean_rows(0, outputs=2)}, ValueError, "y must have 1 columns, like the training labels"),
+        ({"test": Triplets(np.zeros((0, 7)), np.zeros(0))}, ValueError, "there must be at least one test row"),
         ({"test": Triplets(np.zeros((2, 7)), np.array([0.0, np.nan]))}, ValueError, "y of the test rows must be finite"),
     ],
 )  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_member_must_make_sense(changes, error, message):
         ({"optimizer": "lbfgs"}, "optimizer must be one of 'adam', 'adamw', 'sgd'; got 'lbfgs'"),
         ({"weight_decay": -1.0}, "weight_decay"),
         ({"momentum": 1.0, "optimizer": "sgd"}, r"momentum must be in \[0, 1\)"),
-        ({"momentum": 0.9}, "momentum is for 'sgd'; got it with 'adam'"),
+        ({"momentum": 0.9}, "momentum must be 0 unless optimizer is 'sgd'; got 0.9 with 'adam'"),
         ({"averaging": -0.5}, "averaging must be .*; got -0.5"),
     ],
 )
@@ -136,18 +136,18 @@ def test_an_epoch_has_whole_batches_and_perhaps_a_rest():
     assert Schedule().steps_per_epoch(7) == 1
     assert Schedule(epoch_rows=1000).steps_per_epoch(7000) == 4
     assert Schedule(epoch_rows=1000).steps_per_epoch(300) == 2
-    with pytest.raises(ValueError, match="7 training rows give no batch of 256"):
+    with pytest.raises(ValueError, match="at least 256 training rows, one batch; got 7"):
         Schedule(drop_last=True).steps_per_epoch(7)
 
 
 @pytest.mark.parametrize(
     ("other", "schedule", "message"),
     [
-        (Member(triplets(1, rows=600)), Schedule(), "equal steps an epoch .*; got 2 of member 0 and 3 of member 1"),
-        (Member(triplets(1, outputs=2)), Schedule(), "equal columns of y; got 1 of member 0 and 2 of member 1"),
-        (Member(triplets(1, dtype=torch.float64)), Schedule(), "equal dtype; got torch.float32 of member 0 and torch.float64 of member 1"),
-        (Member(Triplets(np.zeros((300, 3)), np.zeros(300), np.ones(300))), Schedule(), "equal features; got 7 of member 0 and 3 of member 1"),
-        (Member(triplets(1, rows=100)), Schedule(batch_size=512), "equal batch shapes: choose a batch_size that none has fewer rows than; got 512 of member 0 and 128 of member 1"),
+        (Member(triplets(1, rows=600)), Schedule(), "same number of steps per epoch; got 2 for member 0 and 3 for member 1: choose a batch_size"),
+        (Member(triplets(1, outputs=2)), Schedule(), "same number of columns of y; got 1 for member 0 and 2 for member 1"),
+        (Member(triplets(1, dtype=torch.float64)), Schedule(), "same dtype; got torch.float32 for member 0 and torch.float64 for member 1"),
+        (Member(Triplets(np.zeros((300, 3)), np.zeros(300), np.ones(300))), Schedule(), "same number of features; got 7 for member 0 and 3 for member 1"),
+        (Member(triplets(1, rows=100)), Schedule(batch_size=512), "same batch shape; got 512 for member 0 and 128 for member 1: choose a batch_size of at most the smallest number of rows"),
     ],
 )  # fmt: skip
 def test_members_of_a_stack_must_fit(other, schedule, message):
@@ -157,7 +157,9 @@ def test_members_of_a_stack_must_fit(other, schedule, message):
 
 def test_what_is_not_what_was_meant_is_named():
     member, network = Member(triplets(0)), torch.nn.Linear(FEATURES, 1)
-    with pytest.raises(TypeError, match="model must make a network from a torch.Generator.*got"):
+    with pytest.raises(
+        TypeError, match="model must be a function that makes a network from a torch.Generator.*got"
+    ):
         train_stack(network, [member], Schedule())
     with pytest.raises(TypeError, match="members must be a list of Member; got"):
         train_stack(MODEL, member, Schedule())
@@ -183,9 +185,11 @@ def test_the_network_must_fit():
     member = Member(triplets(0))
     with pytest.raises(ValueError, match="at least one member"):
         Stack(MODEL, [], Schedule())
-    with pytest.raises(ValueError, match="must take 7 features"):
+    with pytest.raises(ValueError, match="must accept 7 features"):
         Stack(MLP(3), [member], Schedule())
-    with pytest.raises(ValueError, match=r"must give \(rows, 1\), as y has; got \(1, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"must return predictions of shape \(rows, 1\), like y; got \(1, 2\)"
+    ):
         Stack(MLP(FEATURES, outputs=2), [member], Schedule())
     stack = Stack(MODEL, [member], Schedule())
     assert stack.predict(np.zeros((3, FEATURES))).shape == (1, 3, 1)

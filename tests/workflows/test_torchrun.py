@@ -223,7 +223,7 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda state: state.pop("about"), "the state lacks 'about'"),
+        (lambda state: state.pop("about"), "the state has no entry 'about'"),
         (lambda state: state.update(about=None), r"the state\['about'\] must be dict"),
         (lambda state: state.update(streamed=None), r"the state\['streamed'\] must be dict"),
         (lambda state: state["about"].pop("shards"), "'shards' is missing"),
@@ -519,7 +519,7 @@ def test_a_diverging_training_says_so(table, tmp_path):
     settings = StreamSettings(batch_size=60, max_epochs=1, learning_rate=1e30)
     with pytest.raises(
         ValueError,
-        match="no prediction was finite after a whole epoch: choose a smaller learning rate",
+        match="no epoch ended with finite predictions. Choose a smaller learning rate",
     ):
         train(table, tmp_path / "m", settings)
 

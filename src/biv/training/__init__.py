@@ -1,4 +1,4 @@
-"""Training of one network in a readable loop, and of many small networks at once as a stack."""
+"""Train one network in a readable loop, or many small networks at once as a stack."""
 
 from biv.training.checkpoint import load_checkpoint, save_checkpoint
 from biv.training.compute import Compute

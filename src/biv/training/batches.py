@@ -27,13 +27,18 @@ T = TypeVar("T")
 
 
 class StackBatch(NamedTuple):
-    """The batches of all R members at one step, with B rows and D outputs each.
+    """Batches of all R members at one step, with B rows and D outputs each.
 
-    Attributes:
-        rows: Row indices in the pool of features, (R, B).
-        target: Labels, (R, D, B).
-        share: Weight divided by the denominator of the loss, (R, D, B): the loss is Σ share·ℓ.
-        effective_size: Kish's effective batch size, (R,); 0 if all weights are 0.
+    Attributes
+    ----------
+    rows : Tensor of shape (R, B)
+        Row indices in the pool of features.
+    target : Tensor of shape (R, D, B)
+        Labels.
+    share : Tensor of shape (R, D, B)
+        Weight divided by the denominator of the loss: the loss is Σ share·ℓ.
+    effective_size : Tensor of shape (R,)
+        Kish's effective batch size; 0 if all weights are 0.
     """
 
     rows: Tensor
@@ -69,14 +74,14 @@ def _loss(base: Base, pred: Tensor, target: Tensor, share: Tensor) -> tuple[Tens
 
 
 class _PaddedLabels(NamedTuple):
-    """The labels of a table, followed by a missing label that pads short batches."""
+    """Labels of a table, followed by a missing label that pads short batches."""
 
     y: Tensor
     variance: Tensor
     sample_weight: Tensor
 
     @classmethod
-    def of(cls, train: Triplets) -> _PaddedLabels:
+    def from_triplets(cls, train: Triplets) -> _PaddedLabels:
         y, variance, weight = train.y, train.variance, train.sample_weight
         return cls(
             _with_row(y, torch.nan),
@@ -96,11 +101,15 @@ class StackBatches:
     of the epoch at once. All batches have the same shape: a short batch is padded with rows of
     weight 0.
 
-    Attributes:
-        pool: Features of all members, (rows, F). A tensor that members share is stored once. The
-            last row is 0 and serves as padding.
-        steps: Number of batches per epoch.
-        orders: Generators of the row orders, one per member.
+    Attributes
+    ----------
+    pool : Tensor of shape (rows, F)
+        Features of all members. A tensor that members share is stored once. The last row is 0 and
+        serves as padding.
+    steps : int
+        Number of batches per epoch.
+    orders : list of torch.Generator
+        Generators of the row orders, one per member.
     """
 
     def __init__(self, members: Sequence[Member], schedule: Schedule) -> None:
@@ -113,8 +122,8 @@ class StackBatches:
         self.outputs = _common("number of columns of y", [m.train.y.shape[1] for m in members])
         if any(m.train.x.ndim != 2 for m in members):
             raise ValueError(
-                "the x of a member of a stack must be a table, (rows, features); "
-                "got images: train them with train_module"
+                "x of every member of a stack must have shape (rows, features); got images. Train "
+                "them with train_module"
             )
         _common("number of features", [m.train.x.shape[1] for m in members])
         _common("dtype", [str(m.train.x.dtype) for m in members])
@@ -128,7 +137,7 @@ class StackBatches:
         self.padded_size = aligned(self.size)
         self.pool, self.starts = _pooled([m.train.x for m in members])
         self._buffer: Tensor | None = None
-        tables = {id(m.train): _PaddedLabels.of(m.train) for m in members}
+        tables = {id(m.train): _PaddedLabels.from_triplets(m.train) for m in members}
         self.labels = [tables[id(m.train)] for m in members]
         self.orders = [m.generators()[1] for m in members]
         self.formulas = [m.loss.formula for m in members]
@@ -184,7 +193,7 @@ def _weigh(
     flat = y.flatten(0, 1), variance.flatten(0, 1), importance.flatten(0, 1)
     policy = formula.weighting.policy
     if policy.reads_batch:
-        # Values cannot be checked inside of vmap.
+        # Values cannot be checked inside vmap.
         for batch in zip(*flat, strict=True):
             labels = Labels.checked(batch[0], batch[1], None, batch[2]).promoted()
             Scope.over(formula.weighting, labels, validate_args=True)

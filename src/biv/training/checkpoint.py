@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, and of one training only."""
+"""Checkpoint files, which are written completely or not at all and belong to one training."""
 
 from __future__ import annotations
 
@@ -23,25 +23,36 @@ from biv.training.schedule import Schedule
 
 FORMAT = "biv checkpoint 2"
 DIFFERENCES_SHOWN = 4
-PIECE = 4096  # rows that are digested at a time
+PIECE = 4096  # rows that are hashed at a time
 COLUMNS = ("x", "y", "variance", "sample_weight")
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write a state to a file; until it is complete, the file before it stays.
+    """Write a state to a file. The previous file is kept until the new one is complete.
 
-    Args:
-        path: Path of the file.
-        state: Tensors, numbers, text, and lists and dictionaries of them.
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        Path of the file.
+    state : mapping
+        Tensors, numbers, text, and lists and dictionaries of these.
 
-    Identity: :func:`load_checkpoint` gives back what was saved.
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
 
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "last.checkpoint"
-        >>> save_checkpoint(path, {"step": 3, "weights": torch.ones(2)})
-        >>> load_checkpoint(path)
-        {'step': 3, 'weights': tensor([1., 1.])}
+    Notes
+    -----
+    :func:`load_checkpoint` returns what was saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "last.checkpoint"
+    >>> save_checkpoint(path, {"step": 3, "weights": torch.ones(2)})
+    >>> load_checkpoint(path)
+    {'step': 3, 'weights': tensor([1., 1.])}
     """
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **state}, buffer)
@@ -49,13 +60,15 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
 
 
 class CheckpointFile:
-    """File that a training is saved to; training continues if a checkpoint cannot be written.
+    """File that a training is saved to; the training continues if the disk is full.
 
-    A checkpoint is larger than the model that comes of it, so that there may be room for the model
-    alone. The first checkpoint must be possible otherwise: a wrong path is an error at once.
+    A checkpoint is larger than the trained model, so the disk may have room for the model alone. A
+    first checkpoint that fails for another reason, such as a wrong path, raises its error at once.
 
-    Args:
-        path: Path of the file.
+    Parameters
+    ----------
+    path : pathlib.Path
+        Path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +76,7 @@ class CheckpointFile:
         self._is_new, self._has_warned = not path.exists(), False
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Write a state; where that is impossible, warn once, and keep the file of before."""
+        """Write a state; if that fails, warn once and keep the previous file."""
         try:
             save_checkpoint(self.path, state)
         except WriteError as error:
@@ -71,7 +84,7 @@ class CheckpointFile:
                 raise
             if not self._has_warned:
                 warn(
-                    f"{error}; the training continues, but if it is interrupted, what came after "
+                    f"{error}. The training continues, but if it is interrupted, everything after "
                     "the last checkpoint is lost"
                 )
             self._has_warned = True
@@ -79,27 +92,50 @@ class CheckpointFile:
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Read a state from a file; see :func:`save_checkpoint`. Its tensors are on the CPU.
+    """Read a state that :func:`save_checkpoint` has written.
 
-    Raises:
-        ValueError: The file is not a checkpoint, or not one of this version.
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        Path of the file.
+
+    Returns
+    -------
+    dict
+        State, with its tensors on the CPU.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If the file is not a checkpoint, is damaged, or has the format of another version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "last.checkpoint"
+    >>> save_checkpoint(path, {"step": 3})
+    >>> load_checkpoint(path)
+    {'step': 3}
     """
     content = io.BytesIO(Path(path).read_bytes())
     try:
-        with zipfile.ZipFile(content) as file:  # torch writes checksums, but does not verify them
+        with zipfile.ZipFile(content) as file:  # torch writes checksums but does not verify them
             if damaged := file.testzip():
                 raise ValueError(f"the checksum of {damaged} does not match")
         content.seek(0)
         state = torch.load(content, map_location="cpu", weights_only=True)
-        found = state.pop("format", None)
-    except Exception as error:  # torch has many kinds for bytes that it cannot make sense of
+        file_format = state.pop("format", None)
+    except Exception as error:  # torch raises errors of many types for invalid files
         raise ValueError(
-            f"{path} is not a complete checkpoint: move it away to start anew"
+            f"{path} is not a complete checkpoint: move it away to start again"
         ) from error
-    if found != FORMAT:
+    if file_format != FORMAT:
         raise ValueError(
-            f"{path} must be a {FORMAT!r}; got {shortened(found)}: it is of another version of "
-            "biv. Start again: move it away, or finish with the version that wrote it"
+            f"{path} must have the format {FORMAT!r}; got {shortened(file_format)}, from another "
+            "version of biv. Move the file away to start again, or finish the training with the "
+            "version that wrote it"
         )
     return dict(state)
 
@@ -107,15 +143,20 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
 def fingerprint(
     network: str, parameters: str | None, members: Sequence[Member], schedule: Schedule
 ) -> dict[str, str]:
-    """What decides a training but its length, part by part, each as a short digest.
+    """Return a short digest of each part of a training that its result depends on, except epochs.
 
-    Args:
-        network: Layers of the network.
-        parameters: A digest of those it begins with.
-        members: All of them.
-        schedule: Schedule of all members.
+    Parameters
+    ----------
+    network : str
+        Layers of the network.
+    parameters : str or None
+        Digest of the initial parameters.
+    members : sequence of Member
+        All members.
+    schedule : Schedule
+        Schedule of all members.
     """
-    digests: dict[int, str] = {}  # of each tensor once, however many members share it
+    digests: dict[int, str] = {}  # by tensor, because members may share one
 
     def content(tensor: Tensor | None) -> str | None:
         if tensor is None:
@@ -150,65 +191,71 @@ def fingerprint(
 
 
 def digest(*tensors: Tensor) -> str:
-    """Of shapes, dtypes and values, wherever they are and however they are laid out."""
-    found = hashlib.sha256()
+    """Return a digest of shapes, dtypes and values, for any device and memory layout."""
+    sha256 = hashlib.sha256()
     for tensor in tensors:
-        found.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+        sha256.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
         for rows in torch.split(tensor, PIECE) if tensor.ndim else [tensor]:
             flat = rows.detach().cpu().contiguous().view(-1)
-            found.update(flat.view(torch.uint8).numpy().data)
-    return found.hexdigest()
+            sha256.update(flat.view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
 
 
-def require_same(own: Mapping[str, str], other: Mapping[str, str]) -> None:
-    """Two fingerprints of one training.
+def require_same(expected: Mapping[str, str], actual: Mapping[str, str]) -> None:
+    """Check that two fingerprints are of the same training.
 
-    Raises:
-        ValueError: They differ; the message says in what.
+    Raises
+    ------
+    ValueError
+        If they differ; the message names the parts that differ.
     """
-    differing = [name for name in {**own, **other} if own.get(name) != other.get(name)]
+    names = {**expected, **actual}
+    differing = [name for name in names if expected.get(name) != actual.get(name)]
     if differing:
         shown = ", ".join(differing[:DIFFERENCES_SHOWN])
         more = ", ..." if len(differing) > DIFFERENCES_SHOWN else ""
-        raise ValueError(f"the state is of another training, which differs in {shown}{more}")
+        raise ValueError(f"the state is from another training, which differs in {shown}{more}")
 
 
-def require_like(own: Any, other: Any, name: str = "the state") -> None:
-    """Check that a state has all that a new training has, of the same types.
+def require_like(expected: Any, actual: Any, name: str = "the state") -> None:
+    """Check that a state has every entry of the state of a new training, with the same types.
 
-    Raises:
-        ValueError: Something is missing or of another type; the message says where.
+    Raises
+    ------
+    ValueError
+        If an entry is missing or has another type; the message names the entry.
     """
-    if own is None:  # as yet
+    if expected is None:  # an entry that is not set before training
         return
-    if isinstance(own, Mapping) and isinstance(other, Mapping):
-        for key, value in own.items():
-            if key not in other:
-                raise ValueError(f"{name} lacks {key!r}")
-            require_like(value, other[key], f"{name}[{key!r}]")
-    elif type(own) is not type(other):
-        raise ValueError(f"{name} must be {type(own).__name__}; got {type(other).__name__}")
-    elif isinstance(own, Tensor) and own.dtype != other.dtype:
-        raise ValueError(f"{name} must be of {own.dtype}; got {other.dtype}")
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for key, value in expected.items():
+            if key not in actual:
+                raise ValueError(f"{name} has no entry {key!r}")
+            require_like(value, actual[key], f"{name}[{key!r}]")
+    elif type(expected) is not type(actual):
+        raise ValueError(f"{name} must be {type(expected).__name__}; got {type(actual).__name__}")
+    elif isinstance(expected, Tensor) and expected.dtype != actual.dtype:
+        raise ValueError(f"{name} must have dtype {expected.dtype}; got {actual.dtype}")
 
 
-def require_room(step: int, steps_per_epoch: int, epochs: int) -> None:
-    """A state that is not beyond the end of the schedule, and after a whole epoch."""
+def require_in_schedule(step: int, steps_per_epoch: int, epochs: int) -> None:
+    """Check that a state was saved at the end of an epoch, and not after the last one."""
     if step < 0 or step % steps_per_epoch:
         raise ValueError(
-            f"the state must be of whole epochs of {steps_per_epoch} steps; got {step}"
+            "the state must be from the end of an epoch, a multiple of "
+            f"{steps_per_epoch} steps; got step {step}"
         )
     if step > epochs * steps_per_epoch:
         raise ValueError(
-            f"the state is of {step // steps_per_epoch} epochs, more than the {epochs} that are "
-            "scheduled"
+            f"the schedule must have at least as many epochs as the state, "
+            f"{step // steps_per_epoch}; got {epochs}"
         )
 
 
 def identity(value: Any) -> Any:
-    """A description that is the same in another process, and differs where values differ.
+    """Return a description that is the same in every process, and differs if values differ.
 
-    Functions are told apart by their code and what it refers to, objects by their type and state.
+    Functions are described by their code and the values it refers to, objects by type and state.
     """
     if value is None or isinstance(value, (str, int, float, bool, bytes)):
         return value
@@ -223,9 +270,9 @@ def identity(value: Any) -> Any:
     if isinstance(value, FunctionType):
         code, cells = value.__code__, value.__closure__ or ()
         constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
-        held = [identity(cell.cell_contents) for cell in cells]
-        return [value.__qualname__, code.co_code.hex(), code.co_names, repr(constants), held]
-    name = getattr(value, "__qualname__", None)  # of a class or a built-in function
+        closure = [identity(cell.cell_contents) for cell in cells]
+        return [value.__qualname__, code.co_code.hex(), code.co_names, repr(constants), closure]
+    name = getattr(value, "__qualname__", None)  # classes and built-in functions have one
     if name is not None:
         return name
     state = {key: part for key, part in vars(value).items() if not key.startswith("_")}

@@ -1,4 +1,4 @@
-"""Where and how a network that is trained by itself is computed."""
+"""Device, memory and precision of the training of a single network."""
 
 from __future__ import annotations
 
@@ -13,24 +13,42 @@ from biv._utils import validation
 
 @dataclass(frozen=True)
 class Compute:
-    """Device, memory and precision of one network's training; none changes what is minimised.
+    """Device, memory and precision of one network's training.
 
-    Attributes:
-        device: "cpu", "cuda", … The rows stay where they are, and go there batch by batch; the
-            network stays there. None is a GPU where there is one, else the CPU. (Devices other than
-            the CPU are untested.)
-        micro_batch: Rows that go through the network at a time, where a whole batch takes too much
-            memory; None is a whole batch. Losses and gradients add up to those of the batch, over
-            all of which weights are normalised and ε is chosen; a layer that looks at other rows,
-            as batch normalisation does, sees those of the micro-batch, and wants two at least.
-        bfloat16: Whether the network computes in bfloat16 where torch's autocast deems it safe. The
-            loss and the parameters are in full precision. Worth it where the processor or GPU has
-            instructions for it, and slow where it does not.
-        fused: Whether the optimiser updates all parameters in one pass.
+    Parameters
+    ----------
+    device : str, default=None
+        Device of the network, such as "cpu" or "cuda"; None takes a GPU if torch finds one, else
+        the CPU. Rows are copied to the device batch by batch. Set "cpu" to leave a GPU unused.
+        Devices other than the CPU are untested.
+    micro_batch : int, default=None
+        Largest number of rows that pass through the network at a time; None passes a whole batch.
+        Set it if a batch does not fit into memory. Batch normalisation then takes its statistics
+        from the rows of a micro-batch, and needs at least two.
+    bfloat16 : bool, default=False
+        Whether the network computes in bfloat16 where torch's autocast does. The loss and the
+        parameters keep full precision. Set it if your processor or GPU has instructions for
+        bfloat16; otherwise it is slow.
+    fused : bool, default=True
+        Whether the optimizer updates all parameters in one pass. Set it to False to compare with
+        torch's plain implementation.
 
-    Example:
-        >>> Compute(micro_batch=64)
-        Compute(device=None, micro_batch=64, bfloat16=False, fused=True)
+    Raises
+    ------
+    TypeError
+        If `micro_batch` is not an integer.
+    ValueError
+        If `micro_batch` is below 1, or `device` is unknown or not available.
+
+    Notes
+    -----
+    The loss and its gradients do not depend on `micro_batch`, up to rounding, unless a layer mixes
+    rows: weights are normalised, and ε is chosen, over the whole batch.
+
+    Examples
+    --------
+    >>> Compute(micro_batch=64)
+    Compute(device=None, micro_batch=64, bfloat16=False, fused=True)
     """
 
     device: str | None = None
@@ -44,27 +62,29 @@ class Compute:
         try:
             place = torch.device(self.device or "cpu")
             if place.type == "cuda" and not torch.cuda.is_available():
-                raise RuntimeError("there is no GPU that torch can use")
+                raise RuntimeError("torch finds no GPU")
         except (RuntimeError, TypeError) as error:
-            raise ValueError(f"device: {error}; got {self.device!r}") from None
+            raise ValueError(
+                f"device must be one that torch can use; got {self.device!r}: {error}"
+            ) from None
 
     @property
     def place(self) -> torch.device:
-        """The device, chosen if it was left open."""
+        """Device of the network; if `device` is None, a GPU or else the CPU."""
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return torch.device(self.device)
 
     def moved(self, rows: Tensor) -> Tensor:
-        """Rows on the device; without waiting for them where that is a GPU."""
+        """Return rows on the device; a copy to a GPU does not block."""
         if self.place.type == "cuda" and rows.device.type == "cpu":
             return rows.pin_memory().to(self.place, non_blocking=True)
         return rows.to(self.place)
 
     def precision(self) -> AbstractContextManager[object]:
-        """For the time that the network is called."""
+        """Return the context manager under which the network is called."""
         return torch.autocast(self.place.type, torch.bfloat16, enabled=self.bfloat16)
 
 
-HERE = Compute()
-PLAIN = Compute(device="cpu", fused=False)
+DEFAULT_COMPUTE = Compute()
+REFERENCE_COMPUTE = Compute(device="cpu", fused=False)

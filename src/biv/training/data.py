@@ -1,4 +1,4 @@
-"""What is trained: labelled rows, and the settings of one member."""
+"""Labelled rows, and the settings of one network's training."""
 
 from __future__ import annotations
 
@@ -17,22 +17,38 @@ from biv.losses.modules import BIVLoss, VarianceLoss
 
 @dataclass(frozen=True, eq=False)
 class Triplets:
-    """Rows to learn from or to test on: x, y and, of noisy labels, their variances.
+    """Rows to train or test on: features, labels and the variances of noisy labels.
 
-    NumPy arrays become float32 tensors; a tensor keeps its dtype, and the others follow x. Members
-    that are given the *same tensor* as x share it in memory.
+    An array becomes a float32 tensor and a tensor keeps its dtype; the labels take the dtype of
+    `x`. Members whose `x` is the *same tensor* share it in memory.
 
-    Attributes:
-        x: Features, (N, F), finite; or images, (N, C, H, W), whose bytes are kept as they are, in
-            place, for :func:`biv.training.train_module`.
-        y: Labels, (N, D), or (N,) for D = 1; NaN where one is missing.
-        variance: σ² of each, as y, or (N, 1); None for clean labels.
-        sample_weight: Importance of each, as y, or (N, 1); None for all alike.
+    Parameters
+    ----------
+    x : array-like or torch.Tensor of shape (N, F) or (N, C, H, W)
+        Finite features; or images, for :func:`biv.training.train_module`. Images of dtype uint8 are
+        neither copied nor converted.
+    y : array-like or torch.Tensor of shape (N,) or (N, D)
+        Labels; NaN if a label is missing.
+    variance : array-like or torch.Tensor of shape (N,), (N, 1) or (N, D), default=None
+        Variance σ² of each label's noise, in squared units of `y`. None stands for clean labels;
+        pass the variances of noisy labels.
+    sample_weight : array-like or torch.Tensor of shape (N,), (N, 1) or (N, D), default=None
+        Importance of each label, without unit. Set it if some rows matter more than others.
 
-    Example:
-        >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
-        >>> rows.x.dtype, rows.y.shape, len(rows)
-        (torch.float32, torch.Size([5, 1]), 5)
+    Raises
+    ------
+    TypeError
+        If a column does not hold numbers, or is a tensor of another dtype than float32 or float64.
+    ValueError
+        If the columns do not have the same number of rows, or `x` is not finite.
+
+    Examples
+    --------
+    >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
+    >>> rows
+    Triplets(5 rows, 3 features, 1 labels each, variance)
+    >>> rows.x.dtype, rows.y.shape, len(rows)
+    (torch.float32, torch.Size([5, 1]), 5)
     """
 
     x: Tensor
@@ -53,7 +69,8 @@ class Triplets:
             column = column.unsqueeze(1) if column.ndim == 1 else column
             if column.ndim != 2 or len(column) != len(x):
                 raise ValueError(
-                    f"{name} must have one row a row of x, {len(x)}; got {tuple(column.shape)}"
+                    f"{name} must have {len(x)} rows, one per row of x; got shape "
+                    f"{tuple(column.shape)}"
                 )
             if name != "y":
                 column = validation.expanded(name, column, "y", self.y)
@@ -64,11 +81,22 @@ class Triplets:
 
     @property
     def width(self) -> str:
-        """How many features, in words."""
+        """Number of features as text, such as "3×32×32" for images."""
         return "×".join(map(str, self.x.shape[1:]))
 
     def labels(self, rows: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return y, variance and importance of these rows."""
+        """Return y, variance and sample weight of some rows.
+
+        Parameters
+        ----------
+        rows : torch.Tensor of shape (n,)
+            Row indices.
+
+        Returns
+        -------
+        tuple of (torch.Tensor or None)
+            Three tensors of shape (n, D); None for a column that was not given.
+        """
         variance, weight = self.variance, self.sample_weight
         return (
             self.y[rows],
@@ -83,19 +111,19 @@ class Triplets:
 
 
 def as_features(value: Any) -> Tensor:
-    """Rows of finite numbers, or images as bytes, which are not copied."""
+    """Return features as a tensor of finite numbers; images of bytes are returned uncopied."""
     if getattr(value, "ndim", 0) == 4 and getattr(value, "dtype", None) in (np.uint8, torch.uint8):
         if isinstance(value, Tensor):
             return value
-        if min(value.strides) < 0:  # which tensors do not have
+        if min(value.strides) < 0:  # a tensor cannot have negative strides
             value = value.copy()
-        with warnings.catch_warnings():  # a cache is mapped read-only, and is never written to
+        with warnings.catch_warnings():  # a cache of images is read-only, and never written to
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             return torch.from_numpy(value)
     x = _tensor("x", value, torch.float32)
     if x.ndim not in (2, 4):
         raise ValueError(
-            "x must have shape (rows, features), or of images (rows, channels, height, width); "
+            "x must have shape (rows, features), or (rows, channels, height, width) for images; "
             f"got {tuple(x.shape)}"
         )
     validation.check_elements("x", x, x.isfinite(), "finite")
@@ -103,7 +131,7 @@ def as_features(value: Any) -> Tensor:
 
 
 def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
-    """A tensor as it is, if it can be computed with; anything else as a copy in `dtype`."""
+    """Return a tensor unchanged if its dtype is supported, and anything else as a copy."""
     if isinstance(value, Tensor):
         validation.check_no_grad(name, validation.floating_tensor(name, value))
         if value.dtype not in (torch.float32, torch.float64):
@@ -118,26 +146,43 @@ def _tensor(name: str, value: Any, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One training: its data, its loss, its learning rate and its randomness.
+    """Data, loss, learning rate and seed of one network's training.
 
-    Attributes:
-        train: Rows that it learns from.
-        rows: Which of these, by their numbers, int64; None for all. Members that share `train` and
-            differ in `rows` share it in memory.
-        test: Rows with clean labels to be scored on, by the mean squared error; or None.
-        loss: Local loss of :mod:`biv.losses.modules`; ε and cutoffs in the units of the variances.
-        learning_rate: Learning rate of the optimizer.
-        seed: Seed of the network's first parameters.
-        order_seed: Seed of the order of the rows; None is `seed`.
-        name: Name for messages.
+    Parameters
+    ----------
+    train : Triplets
+        Rows to train on.
+    test : Triplets, default=None
+        Rows with clean labels, on which the mean squared error is measured. Set it if you have
+        clean labels.
+    loss : VarianceLoss, default=BIVLoss()
+        Loss of :mod:`biv.losses.modules` without a process group. Its ε or threshold is in the
+        units of ``train.variance``. Change it to compare losses.
+    learning_rate : float, default=0.001
+        Learning rate of the optimizer. Decrease it if the training diverges.
+    seed : int, default=0
+        Seed of the initial parameters. Vary it to obtain an ensemble.
+    order_seed : int, default=None
+        Seed of the order of the rows; None takes `seed`. Set it to vary the order alone.
+    name : str, default=""
+        Name used in messages and progress bars. Set it to tell members apart.
+    rows : torch.Tensor of shape (n,), default=None
+        Indices of the rows of `train` to train on, int64; None takes all. Set it to train on
+        subsets of one table, which members then share in memory.
 
-    Raises:
-        ValueError: Nothing is left to learn from, because the cutoff keeps no row, say.
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If the test rows do not fit the training rows or are noisy, or no label has a positive
+        weight, for example because all variances exceed a cutoff.
 
-    Example:
-        >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
-        >>> len(Member(rows)), len(Member(rows, rows=torch.tensor([0, 2]), seed=1))
-        (5, 2)
+    Examples
+    --------
+    >>> rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones(5))
+    >>> len(Member(rows)), len(Member(rows, rows=torch.tensor([0, 2]), seed=1))
+    (5, 2)
     """
 
     train: Triplets
@@ -153,8 +198,8 @@ class Member:
     def __post_init__(self) -> None:
         for name, kind in (("train", Triplets), ("loss", VarianceLoss)):
             if not isinstance(getattr(self, name), kind):
-                found = validation.describe(getattr(self, name))
-                raise TypeError(f"{name} must be of {kind.__name__}; got {found}")
+                value = validation.describe(getattr(self, name))
+                raise TypeError(f"{name} must be a {kind.__name__}; got {value}")
         rate = float(
             validation.real_number("learning_rate", self.learning_rate, validation.POSITIVE)
         )
@@ -162,7 +207,7 @@ class Member:
         for name, seed in zip(("seed", "order_seed"), self.seeds, strict=True):
             validation.integer(name, seed, at_least=0)
         if self.loss.process_group is not None:
-            raise ValueError("the loss of a member must be local: process_group must be None")
+            raise ValueError("the loss of a member must have process_group=None; got a group")
         if self.test is not None:
             self._check_test(self.test)
         train = self.train
@@ -174,38 +219,49 @@ class Member:
             self._check_rows(self.rows)
             weights = weights[self.rows]
         if not bool((weights > 0).any()):
-            raise ValueError(f"{self._label()}{self.loss!r} keeps none of {self._rows()}")
+            raise ValueError(
+                f"{self._label()}no label has a positive weight under {self.loss!r}; got "
+                f"{self._rows()}"
+            )
 
     def __len__(self) -> int:
-        """Return the number of rows that it learns from."""
+        """Return the number of rows to train on."""
         return len(self.train if self.rows is None else self.rows)
 
     def order(self, generator: torch.Generator) -> Tensor:
-        """Return the numbers of these rows, shuffled."""
-        drawn = torch.randperm(len(self), generator=generator)
-        return drawn if self.rows is None else self.rows[drawn]
+        """Return the indices of the rows to train on, shuffled.
+
+        Parameters
+        ----------
+        generator : torch.Generator
+            Generator that shuffles.
+        """
+        order = torch.randperm(len(self), generator=generator)
+        return order if self.rows is None else self.rows[order]
 
     def _check_rows(self, rows: object) -> None:
         if not isinstance(rows, Tensor) or rows.dtype != torch.int64 or rows.ndim != 1:
-            raise TypeError(f"rows must be a column of int64; got {validation.describe(rows)}")
+            raise TypeError(
+                f"rows must be a one-dimensional int64 tensor; got {validation.describe(rows)}"
+            )
         last = len(self.train) - 1
         validation.check_elements("rows", rows, (rows >= 0) & (rows <= last), f"in [0, {last}]")
 
     def _check_test(self, test: Triplets) -> None:
         if test.x.dtype != self.train.x.dtype or test.x.shape[1:] != self.train.x.shape[1:]:
             raise ValueError(
-                f"the test rows must be like the training rows, {self.train.width} features of "
-                f"{self.train.x.dtype}; got {test.width} of {test.x.dtype}"
+                f"the test rows must have {self.train.width} features of {self.train.x.dtype}, "
+                f"like the training rows; got {test.width} of {test.x.dtype}"
             )
         if test.variance is not None or test.sample_weight is not None:
             raise ValueError(
-                "test labels must be clean, without variance or sample_weight: score predictions "
-                "on noisy labels with biv.metrics.noise_corrected_mse"
+                "test labels must be clean, without variance or sample_weight. To score "
+                "predictions on noisy labels, use biv.metrics.noise_corrected_mse"
             )
         if test.y.shape[1] != self.train.y.shape[1] or not len(test):
             raise ValueError(
-                f"the test rows must be one at least, of {self.train.y.shape[1]} labels each; "
-                f"got y of shape {tuple(test.y.shape)}"
+                f"there must be at least one test row, and y must have {self.train.y.shape[1]} "
+                f"columns, like the training labels; got shape {tuple(test.y.shape)}"
             )
         validation.check_elements("y of the test rows", test.y, test.y.isfinite(), "finite")
 
@@ -216,14 +272,20 @@ class Member:
         rows, variance = f"{len(self)} training rows", self.train.variance
         if variance is None or not len(variance):
             return rows
-        return f"{rows}, whose variances lie in [{variance.min():g}, {variance.max():g}]"
+        return f"{rows} with variances from {variance.min():g} to {variance.max():g}"
 
     @property
     def seeds(self) -> tuple[int, int]:
-        """The seeds of the network's first parameters and of the order of the rows."""
+        """Seed of the initial parameters, and seed of the order of the rows."""
         return self.seed, self.seed if self.order_seed is None else self.order_seed
 
     def generators(self) -> tuple[torch.Generator, torch.Generator]:
-        """Return generators of the network's first parameters and of the order of the rows."""
+        """Return new generators for the initial parameters and for the order of the rows.
+
+        Returns
+        -------
+        tuple of torch.Generator
+            Generator for the initial parameters, and generator for the order.
+        """
         first, second = (torch.Generator().manual_seed(seed) for seed in self.seeds)
         return first, second

@@ -1,4 +1,4 @@
-"""The choice of the epoch: the best so far, and when to stop waiting for a better one."""
+"""Early stopping: choose the best epoch, and stop if no better one follows."""
 
 from __future__ import annotations
 
@@ -9,72 +9,96 @@ import numpy as np
 import torch
 from torch import Tensor
 
-PATIENCE = 4  # epochs without a better score before training stops
-TOLERANCE = 0.01  # by what share a score must be better to be waited for
+PATIENCE = 4  # number of epochs without improvement after which training stops
+TOLERANCE = 0.01  # relative improvement of the score that restarts the patience
 
 
 class DivergedError(ValueError):
-    """No prediction was finite after a whole epoch: a run that failed, not bad data."""
+    """Error raised if no epoch ended with finite predictions."""
 
 
 class Snapshots(Protocol):
-    """A training whose best epoch can be kept."""
+    """Training whose best epoch can be kept."""
 
     @property
     def epoch(self) -> int:
         """Number of epochs done."""
 
     def snapshot(self) -> Any:
-        """Return what predicts, as it is now."""
+        """Return a copy of the current parameters."""
 
 
 class EarlyStopping:
-    """Remembers the best epoch so far, and says when to stop waiting for a better one.
+    """Snapshot of the best epoch so far, and the decision whether to stop.
 
-    Args:
-        patience: Number of epochs without a score better by 1% after which to stop.
+    Parameters
+    ----------
+    patience : int
+        Number of epochs without an improvement by 1% after which to stop.
 
-    Attributes:
-        scores: Score after every epoch.
-        epoch: Best epoch, from 1 on.
-        best: Snapshot of that epoch; None as long as no score is finite.
-        predicted: Predictions of that epoch.
-        wanted: Score that must be reached for the patience to begin anew.
-        passed_at: Epoch at which it last began anew.
+    Attributes
+    ----------
+    scores : list of float
+        Score after every epoch.
+    epoch : int
+        Best epoch, counted from 1.
+    best : object
+        Snapshot of that epoch; None as long as no score is finite.
+    predicted : Tensor of shape (N, D)
+        Predictions of that epoch.
+    target_score : float
+        Highest score that counts as an improvement.
+    improved_at : int
+        Last epoch that reached `target_score`.
     """
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
         self.scores: list[float] = []
-        self.epoch = self.passed_at = 0
-        self.wanted = float("inf")
+        self.epoch = self.improved_at = 0
+        self.target_score = float("inf")
         self.best: Any = None
         self.predicted = torch.empty(0)
 
     def update(self, training: Snapshots, score: float, predicted: Tensor) -> None:
-        """Take note of the epoch that has just ended.
+        """Record the epoch that has just ended.
 
-        Args:
-            training: What is trained; a snapshot of it is kept if it is the best so far.
-            score: Its score, the lower the better; infinite if a prediction is not finite.
-            predicted: Its predictions of rows that it has not learned from, (N, D).
+        Parameters
+        ----------
+        training : Snapshots
+            Training; its snapshot is kept if the epoch is the best so far.
+        score : float
+            Score of the epoch, the lower the better; infinite if a prediction is not finite.
+        predicted : Tensor of shape (N, D)
+            Predictions of held-out rows.
         """
         self.scores.append(score)
         if np.isfinite(score) and score <= min(self.scores):
             self.epoch, self.best, self.predicted = training.epoch, training.snapshot(), predicted
-        if np.isfinite(score) and score <= self.wanted:
-            self.wanted, self.passed_at = score - TOLERANCE * abs(score), training.epoch
+        if np.isfinite(score) and score <= self.target_score:
+            self.target_score = score - TOLERANCE * abs(score)
+            self.improved_at = training.epoch
 
     @property
     def should_stop(self) -> bool:
-        """Whether no epoch was better for as long as `patience`."""
-        return self.best is not None and len(self.scores) - self.passed_at >= self.patience
+        """Whether the last `patience` epochs brought no improvement."""
+        return self.best is not None and len(self.scores) - self.improved_at >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all but the patience, which may be another when training resumes."""
-        own = {name: value for name, value in vars(self).items() if name != "patience"}
-        return own | {"scores": list(self.scores)}
+        """Return everything except the patience, which may change when training resumes."""
+        # The keys are those of checkpoints that earlier versions wrote.
+        return {
+            "scores": list(self.scores),
+            "epoch": self.epoch,
+            "passed_at": self.improved_at,
+            "wanted": self.target_score,
+            "best": self.best,
+            "predicted": self.predicted,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from where :meth:`state_dict` was taken."""
-        vars(self).update(state)
+        self.scores = state["scores"]
+        self.epoch, self.improved_at = state["epoch"], state["passed_at"]
+        self.target_score = state["wanted"]
+        self.best, self.predicted = state["best"], state["predicted"]

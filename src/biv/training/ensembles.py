@@ -1,4 +1,4 @@
-"""Many networks in training: as a stack, or one after another where they cannot be stacked."""
+"""Training of an ensemble: as a stack, or one network after another if they cannot be stacked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from biv.training.numerics import numerical_settings
 from biv.training.schedule import Schedule
 from biv.training.stack import Factory, Stack
 
-CHUNK = 16_384  # rows that are predicted at a time, so that memory stays bounded
+CHUNK = 16_384  # rows that are predicted at a time, to limit memory
 HELP = page_hint("networks")
 
 
 class Ensemble(Snapshots, Protocol):
-    """Members in training."""
+    """Training of all members of an ensemble."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -34,20 +34,20 @@ class Ensemble(Snapshots, Protocol):
         """Whether every member has diverged."""
 
     def run_epoch(self, after_step: Callable[[], object], /) -> None:
-        """Train all for one epoch."""
+        """Train all members for one epoch."""
 
     def predict(self, x: Tensor, /) -> Tensor:
-        """What every member, or its average, predicts for the same rows, (members, N, D)."""
+        """Return the predictions of every member, or its average, (members, N, D)."""
 
     def predict_each(self, tables: Sequence[Tensor], /) -> list[Tensor]:
-        """What every member, or its average, predicts for rows of its own, (N, D) each."""
+        """Return the predictions of every member, or its average, for its own rows, (N, D) each."""
 
     def modules(self, snapshot: Any, /) -> list[nn.Module]:
-        """All of them as ordinary modules, as they were then."""
+        """Return all members as ordinary modules, with the parameters of a snapshot."""
 
 
 class _LoopEnsemble:
-    """Networks that cannot be stacked, trained one after another."""
+    """Ensemble of networks that cannot be stacked, trained one after another."""
 
     def __init__(
         self, model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
@@ -56,17 +56,18 @@ class _LoopEnsemble:
         modules = [model(m.generators()[0]) for m in members]
         if len({id(module) for module in modules}) < len(modules):
             raise ValueError(
-                f"model must make a new network each time; got the same one again{HELP}"
+                f"model must make a new network at each call; got the same one twice{HELP}"
             )
         self.loops = [Loop(module, m, schedule) for module, m in zip(modules, members, strict=True)]
         self.steps_per_epoch = self.loops[0].steps_per_epoch
         self.epoch = 0
-        # What dropout and its like draw from, in the place of torch's global generator.
-        self.draws = torch.Generator().manual_seed(members[0].seed).get_state()
+        # Dropout and similar layers draw from this state instead of torch's global generator.
+        self.random_state = torch.Generator().manual_seed(members[0].seed).get_state()
         row, outputs = members[0].train.x[:1], members[0].train.y.shape[1]
-        if (found := tuple(self.loops[0].predict(row).shape)) != (1, outputs):
+        if (shape := tuple(self.loops[0].predict(row).shape)) != (1, outputs):
             raise ValueError(
-                f"the network must give (rows, {outputs}); got {found} for one row{HELP}"
+                f"the network must return predictions of shape (rows, {outputs}), like y; got "
+                f"{shape} for one row{HELP}"
             )
 
     @property
@@ -74,13 +75,13 @@ class _LoopEnsemble:
         return all(loop.diverged_at is not None for loop in self.loops)
 
     def run_epoch(self, after_step: Callable[[], object]) -> None:
-        # The CPU's generator: that is where networks are trained.
+        # Only the generator of the CPU is forked, because the networks are trained there.
         with numerical_settings(self.threads), torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self.draws)
+            torch.set_rng_state(self.random_state)
             for loop in self.loops:
                 if loop.diverged_at is None:
                     loop.run_epoch()
-            self.draws = torch.get_rng_state()
+            self.random_state = torch.get_rng_state()
         for _ in range(self.steps_per_epoch):
             after_step()
         self.epoch += 1
@@ -108,8 +109,8 @@ class _LoopEnsemble:
 def make_ensemble(
     model: Factory, members: Sequence[Member], schedule: Schedule, threads: int
 ) -> Ensemble:
-    """Return a stack of networks where they can be stacked, else one loop per network."""
-    made: object = model(torch.Generator()) if callable(model) else None
-    if isinstance(made, nn.Module) and not can_be_stacked(made):
+    """Return a stack if the networks can be stacked, else an ensemble of separate loops."""
+    network: object = model(torch.Generator()) if callable(model) else None
+    if isinstance(network, nn.Module) and not can_be_stacked(network):
         return _LoopEnsemble(model, members, schedule, threads)
     return Stack(model, members, schedule, threads=threads)

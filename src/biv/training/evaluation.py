@@ -1,4 +1,4 @@
-"""Predictions of a stack on rows that its members share, and their errors; no gradients."""
+"""Predictions of a stack, and their errors on test rows; without gradients."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from biv.models.stacked import Stacked, aligned
 from biv.training.data import Member, Triplets
 
-BLOCK = 20  # members at most that are computed together: their activations stay in cache
+BLOCK = 20  # most members that are computed together, so that their activations stay in cache
 CHUNK = 512  # rows at a time, for the same reason
 
 
 def blocks(members: slice) -> list[slice]:
-    """Consecutive members in blocks of nearly equal size, of two at least if there are two."""
+    """Divide consecutive members into blocks of nearly equal size, at least two if possible."""
     count = members.stop - members.start
     parts = -(-count // BLOCK)
     edges = [members.start + count * k // parts for k in range(parts + 1)]
@@ -24,7 +24,7 @@ def blocks(members: slice) -> list[slice]:
 
 
 class Columns:
-    """A table of features as a stack wants it: features first, filled up with rows of 0."""
+    """Table of features in the layout of a stack: features first, padded with rows of 0."""
 
     def __init__(self, x: Tensor) -> None:
         self.rows, features = x.shape
@@ -33,9 +33,9 @@ class Columns:
 
 
 def _predictions(stacked: Stacked, members: slice, x: Columns) -> Iterator[tuple[slice, Tensor]]:
-    """What a block of members predicts, some rows at a time: (members, D, rows).
+    """Yield the predictions of a block of members, (members, D, rows), chunk by chunk.
 
-    The tensor is overwritten by the next one.
+    Each tensor is overwritten by the next one.
     """
     for start in range(0, x.rows, CHUNK):
         chunk = x.table[:, start : start + CHUNK]
@@ -46,37 +46,37 @@ def _predictions(stacked: Stacked, members: slice, x: Columns) -> Iterator[tuple
 
 
 def predict(stacked: Stacked, members: slice, x: Columns) -> Tensor:
-    """What some members predict for the same rows, (members, D, N)."""
+    """Return the predictions of some members for the same rows, (members, D, N)."""
     out = x.table.new_empty(members.stop - members.start, stacked.outputs, x.rows)
     for block in blocks(members):
         pair = _pair(block, len(stacked.parameters))
-        own = slice(block.start - pair.start, block.stop - pair.start)
+        within_pair = slice(block.start - pair.start, block.stop - pair.start)
         place = slice(block.start - members.start, block.stop - members.start)
         for rows, pred in _predictions(stacked, pair, x):
-            out[place, :, rows] = pred[own]
+            out[place, :, rows] = pred[within_pair]
     return out
 
 
 def predict_each(stacked: Stacked, tables: Sequence[Tensor]) -> list[Tensor]:
-    """What every member predicts for rows of its own, (N, D) each."""
+    """Return the predictions of every member for its own rows, (N, D) each."""
     out = [table.new_empty(len(table), stacked.outputs) for table in tables]
     for start in range(0, max(len(table) for table in tables), CHUNK):
         parts = [table[start : start + CHUNK] for table in tables]
         rows = aligned(max(len(part) for part in parts))
         for block in blocks(slice(0, len(tables))):
-            own = parts[block]
-            x = own[0].new_zeros(len(own), rows, own[0].shape[1])
-            for filled, part in zip(x, own, strict=True):
-                filled[: len(part)] = part
+            block_parts = parts[block]
+            x = block_parts[0].new_zeros(len(block_parts), rows, block_parts[0].shape[1])
+            for padded, part in zip(x, block_parts, strict=True):
+                padded[: len(part)] = part
             pred = stacked.block(block, rows).forward(x.transpose(1, 2))
-            for member, part in enumerate(own, start=block.start):
-                found = pred[member - block.start, :, : len(part)]
-                out[member][start : start + len(part)] = found.T
+            for member, part in enumerate(block_parts, start=block.start):
+                part_pred = pred[member - block.start, :, : len(part)]
+                out[member][start : start + len(part)] = part_pred.T
     return out
 
 
 def _pair(members: slice, count: int) -> slice:
-    """These members, with a neighbour where there is but one."""
+    """Return the members, with a neighbour added if there is only one."""
     if members.stop - members.start > 1:
         return members
     first = min(members.start, count - 2)
@@ -84,12 +84,16 @@ def _pair(members: slice, count: int) -> slice:
 
 
 class SharedTest:
-    """The test rows of neighbouring members, who may differ in labels but not in features.
+    """Test rows of neighbouring members, with the same features and possibly different labels.
 
-    Attributes:
-        members: Where these are in the stack.
-        x: Their features.
-        y: Their labels, (members, D, rows).
+    Attributes
+    ----------
+    members : slice
+        Position of the members in the stack.
+    x : Columns
+        Features.
+    y : Tensor of shape (members, D, rows)
+        Labels.
     """
 
     def __init__(self, members: slice, tests: Sequence[Triplets]) -> None:
@@ -98,13 +102,13 @@ class SharedTest:
         self.y = torch.stack([test.y.T for test in tests])
 
     def losses(self, stacked: Stacked) -> Tensor:
-        """The mean squared error of each, (members,)."""
+        """Return the mean squared error of each member, (members,)."""
         error = predict(stacked, self.members, self.x).sub_(self.y)
         return error.square_().flatten(1).mean(1)
 
 
 def shared_tests(members: Sequence[Member]) -> list[SharedTest]:
-    """The test rows of all members, each distinct table once for those next to each other."""
+    """Return the test rows of all members; neighbours with the same features share one entry."""
     tests, start = [], 0
     for _, group in groupby(
         (m.test for m in members), key=lambda t: None if t is None else id(t.x)

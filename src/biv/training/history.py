@@ -1,4 +1,4 @@
-"""What a training leaves behind: a curve for each quantity, and whether it diverged."""
+"""Curves of a training, and whether it diverged."""
 
 from __future__ import annotations
 
@@ -13,31 +13,38 @@ from biv._utils import validation
 Curve = npt.NDArray[np.float64]
 
 SMOOTHING = 35  # evaluations; NOTE[DIFF] 4: a trailing mean
-# A constant prediction of labels of unit variance has this error; NOTE[DIFF] 6: a run that ends
-# above it counts as diverged.
+# Error of a constant prediction of labels of unit variance. NOTE[DIFF] 6: a run that ends above it
+# counts as diverged.
 DIVERGED_ABOVE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The curves of one member.
+    """Curves of one training.
 
-    Attributes:
-        train_loss: Loss on the batch of every step, (steps,), before that step's update; 0
-            where a batch had nothing left, which made no update.
-        effective_batch_size: Kish's, of the weights of every step, (steps,).
-        test_loss: Mean squared error on the test rows, (evaluations,).
-        test_step: After how many steps each of these was taken, (evaluations,).
-        diverged_at: The step after which a loss, a parameter or an optimiser's moment was no longer
-            finite; None if they stayed so. The member was frozen there: its curves are NaN beyond.
+    Attributes
+    ----------
+    train_loss : ndarray of shape (steps,)
+        Loss of the batch of every step, before the step's update. It is 0 for a batch in which no
+        label has a positive weight; such a batch makes no update.
+    effective_batch_size : ndarray of shape (steps,)
+        Kish's effective batch size of the weights of every step, as a number of labels.
+    test_loss : ndarray of shape (evaluations,)
+        Mean squared error on the test rows, in squared units of y.
+    test_step : ndarray of shape (evaluations,)
+        Number of steps done at each evaluation.
+    diverged_at : int or None
+        Step after which the loss, a parameter or the optimizer's state was infinite or NaN; None if
+        all stayed finite. Training stopped there, and later values of the curves are NaN.
 
-    Example:
-        >>> steps = np.arange(1, 81)
-        >>> history = History(1 / steps, np.full(80, 16.0), 2 / steps, steps)
-        >>> history
-        History(80 steps, last test loss 0.025)
-        >>> history.smoothed_test_loss(window=8).shape, history.diverged
-        ((73,), False)
+    Examples
+    --------
+    >>> steps = np.arange(1, 81)
+    >>> history = History(1 / steps, np.full(80, 16.0), 2 / steps, steps)
+    >>> history
+    History(80 steps, last test loss 0.025)
+    >>> history.smoothed_test_loss(window=8).shape, history.diverged
+    ((73,), False)
     """
 
     train_loss: Curve
@@ -52,14 +59,26 @@ class History:
         return f"History({len(self.train_loss)} steps{last}{end})"
 
     def smoothed_test_loss(self, window: int | None = None) -> Curve:
-        """The test loss as a trailing mean; its first value is at the `window`-th evaluation."""
+        """Return the trailing mean of the test loss, from the `window`-th evaluation on.
+
+        Parameters
+        ----------
+        window : int, default=None
+            Number of evaluations per mean; None takes 35, or an eighth of the evaluations if there
+            are fewer than 35. Increase it to smooth more.
+
+        Returns
+        -------
+        ndarray of shape (evaluations - window + 1,)
+            Smoothed curve; empty if there are fewer evaluations than `window`.
+        """
         return smoothed(self.test_loss, window or smoothing(len(self.test_loss)))
 
     @property
     def diverged(self) -> bool:
-        """Whether something was not finite, or the last smoothed test loss is above 1.
+        """Whether a value was not finite, or the last smoothed test loss is above 1.
 
-        The second half is for labels of unit variance, of which 1 is the error of their mean.
+        The limit of 1 assumes labels of unit variance; it is the error of predicting their mean.
         """
         if self.diverged_at is not None:
             return True
@@ -68,23 +87,43 @@ class History:
 
 
 def smoothing(evaluations: int) -> int:
-    """How many evaluations a point of a smoothed curve is the mean of.
+    """Return the number of evaluations that are averaged for one point of a smoothed curve.
 
-    NOTE[DIFF] 20: 35, as in the paper; of a run that has fewer, an eighth of them.
+    NOTE[DIFF] 20: 35, as in the paper; an eighth of the evaluations of a run that has fewer.
 
-    Example:
-        >>> smoothing(2700), smoothing(24)
-        (35, 3)
+    Examples
+    --------
+    >>> smoothing(2700), smoothing(24)
+    (35, 3)
     """
     return SMOOTHING if evaluations >= SMOOTHING else evaluations // 8 or SMOOTHING
 
 
 def smoothed(curve: npt.NDArray[Any], window: int = SMOOTHING) -> Curve:
-    """Trailing means over `window` values along the last axis, from the first whole window on.
+    """Return trailing means of a curve along its last axis, from the first full window on.
 
-    Example:
-        >>> smoothed(np.array([1.0, 2.0, 3.0, 4.0]), window=2)
-        array([1.5, 2.5, 3.5])
+    Parameters
+    ----------
+    curve : ndarray of shape (..., n)
+        One or more curves.
+    window : int, default=35
+        Number of values per mean. Decrease it for curves with few points; increase it to smooth
+        more.
+
+    Returns
+    -------
+    ndarray of shape (..., n - window + 1)
+        Means, in float64; empty if there are fewer than `window` values.
+
+    Raises
+    ------
+    ValueError
+        If `window` is below 1.
+
+    Examples
+    --------
+    >>> smoothed(np.array([1.0, 2.0, 3.0, 4.0]), window=2)
+    array([1.5, 2.5, 3.5])
     """
     validation.integer("window", window, at_least=1)
     if curve.shape[-1] < window:

@@ -1,4 +1,4 @@
-"""How torch computes during training: the number of threads, and denormal numbers as 0."""
+"""Settings of torch during training: the number of threads, and denormal numbers as 0."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 def numerical_settings(threads: int = 1) -> Iterator[None]:
     """Compute with this number of threads and flush denormal numbers to 0; restore both at the end.
 
-    With several threads, a product may be cut in other places for another number of members, and
-    round differently. Where a gradient is 0 for long, an optimizer's second moment decays into
-    denormal numbers, which cost a processor many times what others do.
+    With several threads, torch may divide a product differently for another number of members, and
+    so round differently. If a gradient stays 0, an optimizer's second moment decays into denormal
+    numbers, which a processor computes many times more slowly than others.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The processes that train one model together: alone, or as `torchrun` starts them."""
+"""Processes that train one model together, as started by `torchrun`; or a single process."""
 
 from __future__ import annotations
 
@@ -22,18 +22,23 @@ T = TypeVar("T")
 
 
 class OtherRankError(RuntimeError):
-    """Another process of the group has said what is wrong, and this one stops with it."""
+    """Error raised in every other process of the group when one process has failed."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """One process among those that train together.
+    """Process group, seen from one of its processes.
 
-    Attributes:
-        rank: Number of this process, from 0 on.
-        size: Number of processes.
-        group: Process group of torch; None for a process by itself.
-        side_group: The same processes once more, for what they exchange while `group` is busy.
+    Attributes
+    ----------
+    rank : int
+        Number of this process, counted from 0.
+    size : int
+        Number of processes.
+    group : ProcessGroup or None
+        Process group of torch; None for a single process.
+    side_group : ProcessGroup or None
+        Second group of the same processes, for exchanges while `group` is busy.
     """
 
     rank: int = 0
@@ -44,68 +49,70 @@ class Ranks:
     @classmethod
     @contextmanager
     def join(cls) -> Iterator[Ranks]:
-        """The group that ``torchrun`` has started this process in, left at the end; or none.
+        """Join the processes that ``torchrun`` has started, if any, and leave them at the end.
 
-        Tensors on a CPU are exchanged by gloo, those on a GPU by nccl. (The latter is untested.)
+        Tensors on a CPU are exchanged by gloo, those on a GPU by nccl, which is untested.
         """
         if not launched_by_torchrun():
             yield cls()
             return
         store, rank, size = next(rendezvous("env://"))
         if size == int(os.environ["LOCAL_WORLD_SIZE"]):
-            # Restarted by torchrun, processes find the store that those before them have used, and
-            # may take an address in it for that of one of theirs. (Not so on several machines,
-            # whose counts differ: there it is left to torchrun to try again.)
+            # Processes that torchrun restarts find the old store. Without the prefix, they might
+            # use addresses of processes that have exited. On several machines, the restart counts
+            # may differ, so there is no prefix; torchrun tries again if an address is wrong.
             attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
             store = dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         yield cls.of_world()
-        # Not after an error: a group whose other end is gone may take the process down with it,
-        # which is about to end and says why.
+        # Not after an error: destroying a group whose other processes have exited may kill this
+        # process before it prints its error.
         dist.destroy_process_group()
 
     @classmethod
     def of_world(cls) -> Ranks:
-        """Return the processes of torch's default group; all of them call this."""
+        """Return the processes of torch's default group; every process must call this."""
         world = dist.group.WORLD
         return cls(dist.get_rank(), dist.get_world_size(), world, dist.new_group())
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes, and speaks for all."""
+        """Whether this is the process that writes files and prints messages."""
         return self.rank == 0
 
     def gather(self, value: T) -> list[T]:
-        """Everyone's, in the order of the ranks."""
+        """Return the values of all processes, in the order of the ranks."""
         if self.group is None:
             return [value]
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value, group=self.group)
-        return found
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.group)
+        return values
 
-    def run_on_first(self, make: Callable[[], T]) -> T:
-        """What the first makes, for all."""
-        made = self.run_on_all(lambda: make() if self.is_first else None)
+    def run_on_first(self, function: Callable[[], T]) -> T:
+        """Run a function in the first process only, and return its result in every process."""
+        result = self.run_on_all(lambda: function() if self.is_first else None)
         if self.group is None:
-            return made  # type: ignore[return-value]
-        held: list[Any] = [made]
-        dist.broadcast_object_list(held, src=0, group=self.group)
-        found: T = held[0]
-        return found
+            return result  # type: ignore[return-value]
+        results: list[Any] = [result]
+        dist.broadcast_object_list(results, src=0, group=self.group)
+        first_result: T = results[0]
+        return first_result
 
-    def run_on_all(self, work: Callable[[], T]) -> T:
-        """Work that each does by itself; if one fails, all do, and nobody waits for it.
+    def run_on_all(self, function: Callable[[], T]) -> T:
+        """Run a function in every process; if it fails in one, it fails in all of them.
 
-        Raises:
-            OtherRankError: It failed elsewhere, where the error itself is raised.
+        Raises
+        ------
+        OtherRankError
+            If the function failed in another process, which raises the error itself.
         """
         try:
-            done = work()
+            result = function()
         except Exception as failure:
-            # Raised from here, not kept: an exception that a frame of its own traceback holds keeps
-            # the process group alive, which ends the process with it if it goes last.
-            # Several may find the same fault; the first of them says it for all.
+            # Raised here instead of being stored: a stored exception would keep its own traceback
+            # and the process group alive, and destroying the group last may kill the process.
+            # If several processes fail, the first of them raises the error itself.
             first = self.gather(True).index(True)
             if first == self.rank:
                 raise
@@ -113,15 +120,15 @@ class Ranks:
         failed = self.gather(False)
         if True in failed:
             raise OtherRankError(f"rank {failed.index(True)} failed; see its error above")
-        return done
+        return result
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all, in place."""
+        """Replace values by their sum over all processes, and return them."""
         if self.group is not None:
             dist.all_reduce(values, group=self.group)
         return values
 
     def wait(self) -> None:
-        """For all to be here."""
+        """Wait until every process has called this."""
         if self.group is not None:
             dist.barrier(self.group)

@@ -1,4 +1,4 @@
-"""How long and in what steps networks are trained."""
+"""Number of epochs, size of batches and settings of the optimizer."""
 
 from __future__ import annotations
 
@@ -15,28 +15,60 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and in what steps all members of a stack are trained; the paper's by default.
+    r"""Epochs, batches, tests and optimizer of a training; the paper's values by default.
 
-    Attributes:
-        epochs: Number of passes over the training rows.
-        batch_size: Rows per step.
-        epoch_rows: Number of rows of an epoch, in whole batches, if the table has more; they are
-            drawn anew each time. None takes all.
-        drop_last: Whether an incomplete last batch of an epoch is left out, as in the paper, or
-            trained on.
-        test_every: Steps between two scores of the whole test set; None never scores it.
-        optimizer: "adam", "adamw" or "sgd", as torch has them.
-        weight_decay: Weight decay of the optimizer.
-        momentum: Momentum of "sgd".
-        averaging: η of an average of the parameters over time, by which members are tested and
-            predict; None takes the last ones. After step n, it moves towards the parameters by
-            (η + 1)/(n + η) of the way (Shamir and Zhang, 2013): 0 is the mean of all steps, and
-            η > 0 rests on the last 1/(η + 1) of them or so.
+    Parameters
+    ----------
+    epochs : int, default=100
+        Number of passes over the training rows. Choose it so that the training takes no longer than
+        you can wait.
+    batch_size : int, default=256
+        Number of rows per step. Decrease it for small tables, so that an epoch has several steps.
+    epoch_rows : int, default=None
+        Number of rows per epoch, rounded up to whole batches and drawn anew in every epoch; None
+        takes all rows. Set it if one pass over the table takes too long.
+    drop_last : bool, default=False
+        Whether to leave out an incomplete last batch of an epoch. Set it to True to follow the
+        paper.
+    test_every : int, default=1
+        Number of steps between two evaluations of the test rows; None never evaluates them.
+        Increase it if the tests take too long.
+    optimizer : {"adam", "adamw", "sgd"}, default="adam"
+        Name of torch's optimizer. Change it if another one suits your network better.
+    weight_decay : float, default=0.0
+        Weight decay of the optimizer. Increase it if the networks overfit.
+    momentum : float, default=0.0
+        Momentum of "sgd", in [0, 1). Set it, for example to 0.9, with that optimizer only.
+    averaging : float, default=None
+        Parameter η ≥ 0 of a running average of the parameters, which then replaces them in tests
+        and predictions; None uses the last parameters. η = 0 gives the mean of all steps; η > 0
+        mainly averages the last 1/(η + 1) of them. Set it, for example to 4, to make test errors
+        steadier.
 
-    Example:
-        >>> whole, kept = Schedule(batch_size=32, drop_last=True), Schedule(batch_size=32)
-        >>> whole.steps_per_epoch(100), kept.steps_per_epoch(100)
-        (3, 4)
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If an argument is out of range, or `momentum` is given with another optimizer than "sgd".
+
+    Notes
+    -----
+    After step n, the average :math:`\bar\theta` moves towards the parameters :math:`\theta_n` [1]_:
+
+    .. math:: \bar\theta_n = \bar\theta_{n-1}
+              + \frac{\eta + 1}{n + \eta}\,(\theta_n - \bar\theta_{n-1}).
+
+    References
+    ----------
+    .. [1] O. Shamir and T. Zhang, "Stochastic gradient descent for non-smooth optimization", ICML,
+       2013.
+
+    Examples
+    --------
+    >>> whole, kept = Schedule(batch_size=32, drop_last=True), Schedule(batch_size=32)
+    >>> whole.steps_per_epoch(100), kept.steps_per_epoch(100)
+    (3, 4)
     """
 
     epochs: int = 100
@@ -62,31 +94,54 @@ class Schedule:
         if self.averaging is not None:
             validation.real_number("averaging", self.averaging, validation.NON_NEGATIVE)
         if self.momentum and self.optimizer != "sgd":
-            raise ValueError(f"momentum is for 'sgd'; got it with {self.optimizer!r}")
+            raise ValueError(
+                f"momentum must be 0 unless optimizer is 'sgd'; got {self.momentum:g} with "
+                f"{self.optimizer!r}"
+            )
 
     def steps_per_epoch(self, rows: int) -> int:
-        """Return the number of batches that `rows` give.
+        """Return the number of batches per epoch.
 
-        Raises:
-            ValueError: None at all, because the only batch is incomplete and dropped.
+        Parameters
+        ----------
+        rows : int
+            Number of training rows.
+
+        Returns
+        -------
+        int
+            Number of batches, at least 1.
+
+        Raises
+        ------
+        ValueError
+            If there is no batch, because the only one is incomplete and `drop_last` is True.
         """
         steps = rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
         if self.epoch_rows is not None:
             steps = min(steps, -(-self.epoch_rows // self.batch_size))
         if not steps:
             raise ValueError(
-                f"{rows} training rows give no batch of {self.batch_size}: choose a smaller "
-                "batch_size, or drop_last=False"
+                f"there must be at least {self.batch_size} training rows, one batch; got {rows}. "
+                "Choose a smaller batch_size, or drop_last=False"
             )
         return steps
 
     def share_of_step(self, step: int) -> float:
-        """Return how far an average moves towards the parameters after this step, from 1 on."""
+        """Return the fraction by which the average moves after a step, counted from 1."""
         eta = float(self.averaging or 0.0)
         return (eta + 1.0) / (step + eta)
 
     def make_optimizer(self, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
-        """Return torch's optimizer over groups that bring their own ``lr``."""
+        """Return torch's optimizer for parameter groups, each of which has its own ``lr``.
+
+        Parameters
+        ----------
+        groups : list of dict
+            Groups with the keys "params" and "lr".
+        fused : bool
+            Whether the optimizer updates all parameters in one pass.
+        """
         if self.optimizer == "sgd":
             return torch.optim.SGD(
                 groups, momentum=self.momentum, weight_decay=self.weight_decay, fused=fused

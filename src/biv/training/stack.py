@@ -1,4 +1,4 @@
-"""The stacked engine: many trainings at once, each as if it were alone."""
+"""Training of many networks at once, as one batched computation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from biv._utils.pages import page_hint
 from biv.models.stacked import Stacked
 from biv.training import evaluation
 from biv.training.batches import StackBatch, StackBatches
-from biv.training.checkpoint import digest, fingerprint, require_like, require_room, require_same
+from biv.training.checkpoint import (
+    digest,
+    fingerprint,
+    require_in_schedule,
+    require_like,
+    require_same,
+)
 from biv.training.data import Member
 from biv.training.history import History
 from biv.training.numerics import numerical_settings
@@ -29,21 +35,51 @@ HELP = page_hint("networks")
 
 
 class Stack:
-    """R members in training; :func:`biv.training.train_stack` drives it, epoch by epoch.
+    """Training of R networks at once, epoch by epoch; :func:`train_stack` is the simpler interface.
 
-    A member's parameters, optimiser state and curves are to the bit what they would be in any other
-    stack on the same machine.
+    Use it to look at the networks between epochs.
 
-    Args:
-        model: Makes a network from a generator; see :class:`biv.models.Stacked` for what it may be
-            made of.
-        members: One or more, of equal shapes and equally many steps per epoch.
-        schedule: Schedule of all members.
-        threads: Number of threads to compute on. With more than one, the last digits of a member
-            may depend on what it is stacked with.
+    Parameters
+    ----------
+    model : callable
+        Function that takes a ``torch.Generator`` and returns a new network.
+        :class:`biv.models.Stacked` lists the layers it may have.
+    members : sequence of Member
+        At least one member. All have the same number of features, of outputs and of steps per
+        epoch.
+    schedule : Schedule
+        Epochs, batches, tests and optimizer of all members.
+    threads : int, default=1
+        Number of threads to compute with. Increase it for large networks. With more than one, the
+        last digits of a member may depend on the other members.
 
-    Attributes:
-        step: Number of batches that every member has seen.
+    Attributes
+    ----------
+    step : int
+        Number of batches that every member has been trained on.
+
+    Raises
+    ------
+    TypeError
+        If `model` does not make networks.
+    ValueError
+        If there are no members, their shapes or numbers of steps differ, or the network does not
+        fit the data.
+
+    Notes
+    -----
+    With one thread, a member's parameters, optimizer state and curves are bit for bit the same in
+    any stack on the same machine.
+
+    Examples
+    --------
+    >>> from biv.models import MLP
+    >>> from biv.training import Triplets
+    >>> rows = Triplets(torch.zeros(8, 3), torch.zeros(8), torch.ones(8))
+    >>> stack = Stack(MLP(features=3), [Member(rows, seed=k) for k in range(2)], Schedule())
+    >>> stack.run_epoch()
+    >>> stack.epoch, stack.predict(torch.zeros(5, 3)).shape
+    (1, torch.Size([2, 5, 1]))
     """
 
     def __init__(
@@ -57,16 +93,17 @@ class Stack:
         if not members:
             raise ValueError(f"a stack must have at least one member; got none{HELP}")
         self.members, self.schedule = list(members), schedule
-        self._order = _placed(self.members)
+        self._order = _stack_order(self.members)
         self._place = [self._order.index(member) for member in range(len(members))]
-        self._placed = [self.members[member] for member in self._order]
-        self._batches = StackBatches(self._placed, schedule)
+        self._ordered = [self.members[member] for member in self._order]
+        self._batches = StackBatches(self._ordered, schedule)
         if isinstance(model, nn.Module) or not callable(model):
             raise TypeError(
-                "model must make a network from a torch.Generator, as MLP(features=19) does; got "
-                f"{validation.describe(model)}: wrap it in a function, or use train_reference{HELP}"
+                "model must be a function that makes a network from a torch.Generator, such as "
+                f"MLP(features=19); got {validation.describe(model)}. Train a single network with "
+                f"train_module{HELP}"
             )
-        modules = [model(m.generators()[0]) for m in self._placed]
+        modules = [model(m.generators()[0]) for m in self._ordered]
         self._stacked = Stacked(modules, dtype=self._batches.pool.dtype)
         _check_shapes(self._stacked, self._batches)
         self._fingerprint = fingerprint(
@@ -75,15 +112,15 @@ class Stack:
             self.members,
             schedule,
         )
-        self._bases = [m.loss.base for m in self._placed]
-        rates = [float(m.learning_rate) for m in self._placed]
+        self._bases = [m.loss.base for m in self._ordered]
+        rates = [float(m.learning_rate) for m in self._ordered]
         self._optimizer = StackOptimizer(self._stacked, rates, schedule)
         averages = schedule.averaging is not None
         self._averages = self._stacked.parameters.clone() if averages else None
-        self._blocks = evaluation.blocks(slice(0, len(self._placed)))
+        self._blocks = evaluation.blocks(slice(0, len(self._ordered)))
         self.threads = validation.integer("threads", threads, at_least=1)
-        self._tests = evaluation.shared_tests(self._placed) if schedule.test_every else []
-        self._curves = StackCurves(len(self._placed))
+        self._tests = evaluation.shared_tests(self._ordered) if schedule.test_every else []
+        self._curves = StackCurves(len(self._ordered))
         self.step = 0
 
     @property
@@ -93,7 +130,7 @@ class Stack:
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of epochs done."""
         return self.step // self.steps_per_epoch
 
     @property
@@ -103,7 +140,13 @@ class Stack:
 
     @torch.no_grad()
     def run_epoch(self, after_step: Callable[[], object] = lambda: None) -> None:
-        """Train all members for one epoch, and test them when it is due."""
+        """Train all members for one epoch, and test them when a test is due.
+
+        Parameters
+        ----------
+        after_step : callable, optional
+            Function that is called without arguments after every step. Pass one to show progress.
+        """
         every = self.schedule.test_every
         with numerical_settings(self.threads):
             for batch in self._batches.epoch():
@@ -131,7 +174,7 @@ class Stack:
         self._average()
 
     def _average(self) -> None:
-        """Move the averages towards the parameters, but of members that have diverged."""
+        """Move the averages of members that have not diverged towards their parameters."""
         if self._averages is None:
             return
         share = self.schedule.share_of_step(self.step)
@@ -144,7 +187,7 @@ class Stack:
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        """The averages in the place of the parameters, if there are any."""
+        """Replace the parameters by their averages, if any, within a ``with`` block."""
         if self._averages is None:
             yield
             return
@@ -156,7 +199,7 @@ class Stack:
             self._stacked.parameters.copy_(last)
 
     def _backward(self, members: slice, batch: StackBatch) -> Tensor:
-        """The losses of a block, (members,); its gradients are written where they belong."""
+        """Return the losses of a block of members, and write its gradients into the buffer."""
         part = batch
         if len(self._blocks) > 1:
             part = StackBatch(*(column[members] for column in batch))
@@ -164,7 +207,7 @@ class Stack:
         x = self._batches.features(part.rows)
         frozen = self._curves.frozen_at[members]
         bases = [
-            base if at is None else "mse"  # a loss of the caller's is not shown what diverged
+            base if at is None else "mse"  # never call a user's loss with values that diverged
             for base, at in zip(self._bases[members], frozen, strict=True)
         ]
         losses, gradient = part.losses(block.forward(x), bases)
@@ -174,8 +217,8 @@ class Stack:
     def _test(self) -> None:
         if not self._tests:
             return
-        losses = torch.full((len(self._placed),), torch.nan, dtype=torch.float64)
-        tested = torch.zeros(len(self._placed), dtype=torch.bool)
+        losses = torch.full((len(self._ordered),), torch.nan, dtype=torch.float64)
+        tested = torch.zeros(len(self._ordered), dtype=torch.bool)
         with self._averaged():
             for test in self._tests:
                 tested[test.members] = True
@@ -185,20 +228,44 @@ class Stack:
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """What every member, or its average, predicts for the same rows, (R, N, D)."""
-        everyone, columns = slice(0, len(self._placed)), evaluation.Columns(self._table(x))
+        """Return the predictions of every member for the same rows.
+
+        Parameters
+        ----------
+        x : torch.Tensor of shape (N, F)
+            Features.
+
+        Returns
+        -------
+        torch.Tensor of shape (R, N, D)
+            Predictions, by the averages of the parameters if the schedule asks for averaging.
+        """
+        all_members, columns = slice(0, len(self._ordered)), evaluation.Columns(self._table(x))
         with numerical_settings(self.threads), self._averaged():
-            pred = evaluation.predict(self._stacked, everyone, columns)
+            pred = evaluation.predict(self._stacked, all_members, columns)
         return pred[self._place].transpose(1, 2)
 
     @torch.no_grad()
     def predict_each(self, tables: Sequence[Tensor]) -> list[Tensor]:
-        """What every member, or its average, predicts for rows of its own, (N, D) each."""
+        """Return the predictions of every member for its own rows.
+
+        Parameters
+        ----------
+        tables : sequence of torch.Tensor of shape (N_r, F)
+            Features, one table per member.
+
+        Returns
+        -------
+        list of torch.Tensor of shape (N_r, D)
+            Predictions, one tensor per member.
+        """
         if len(tables) != len(self.members):
-            raise ValueError(f"tables must be one a member, {len(self.members)}; got {len(tables)}")
-        placed = [self._table(tables[member]) for member in self._order]
+            raise ValueError(
+                f"there must be one table per member, {len(self.members)}; got {len(tables)}"
+            )
+        ordered = [self._table(tables[member]) for member in self._order]
         with numerical_settings(self.threads), self._averaged():
-            each = evaluation.predict_each(self._stacked, placed)
+            each = evaluation.predict_each(self._stacked, ordered)
         return [each[place] for place in self._place]
 
     def _table(self, x: Tensor) -> Tensor:
@@ -210,44 +277,53 @@ class Stack:
         return table
 
     def module(self, member: int) -> nn.Module:
-        """A member as an ordinary module, its parameters (or their average) as they are now."""
+        """Return a member as an ordinary module, with its current parameters or their average."""
         return self._stacked.module(self._place[member], self._last_or_average())
 
     def snapshot(self) -> Tensor:
-        """The parameters of all members, or their averages, as they are now."""
+        """Return a copy of the current parameters of all members, or of their averages."""
         return self._last_or_average().clone()
 
     def modules(self, snapshot: Tensor) -> list[nn.Module]:
-        """All members as ordinary modules, as they were then."""
+        """Return all members as ordinary modules, with the parameters of a snapshot."""
         return [self._stacked.module(place, snapshot) for place in self._place]
 
     def _last_or_average(self) -> Tensor:
         return self._stacked.parameters if self._averages is None else self._averages
 
     def histories(self) -> list[History]:
-        """Return the curves of every member up to now; to the end, if all have diverged."""
-        tested = [member.test is not None for member in self._placed]
+        """Return the curves of every member up to the current step.
+
+        If all members have diverged, the curves are filled up with NaN to the end of the schedule.
+        """
+        tested = [member.test is not None for member in self._ordered]
         steps = self.schedule.epochs * self.steps_per_epoch
-        placed = self._curves.histories(tested, steps, self.schedule.test_every)
-        return [placed[place] for place in self._place]
+        ordered = self._curves.histories(tested, steps, self.schedule.test_every)
+        return [ordered[place] for place in self._place]
 
     def summary(self) -> str:
-        """Return the last losses, their mean over the members still trained, in a few words."""
-        words = [
-            f"{what} {last:.3f}"
-            for what, name in (("train", "train_loss"), ("test", "test_loss"))
+        """Return the last losses, averaged over members still trained, as text."""
+        parts = [
+            f"{title} {last:.3f}"
+            for title, name in (("train", "train_loss"), ("test", "test_loss"))
             if (last := self._curves.last(name)) is not None
         ]
         if diverged := sum(self._curves.frozen_at[place] is not None for place in self._place):
-            words.append(f"{diverged} diverged")
-        return ", ".join(words)
+            parts.append(f"{diverged} diverged")
+        return ", ".join(parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the training depends on; at the end of an epoch only."""
+        """Return everything that the rest of the training depends on; call it between epochs.
+
+        Raises
+        ------
+        ValueError
+            If an epoch is not complete.
+        """
         if self.step % self.steps_per_epoch:
             raise ValueError(
-                f"a state can be taken at the end of an epoch of {self.steps_per_epoch} steps; "
-                f"got {self.step} steps done"
+                "the state can only be taken at the end of an epoch, after a multiple of "
+                f"{self.steps_per_epoch} steps; got {self.step} steps"
             )
         return {
             "training": self._fingerprint,
@@ -260,29 +336,31 @@ class Stack:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` was taken.
+        """Resume from where :meth:`state_dict` was taken.
 
-        Raises:
-            ValueError: It was taken of other members, data, networks or settings, or after more
-                epochs than are scheduled.
+        Raises
+        ------
+        ValueError
+            If the state is from other members, data, networks or settings, or from after the last
+            epoch of the schedule.
         """
         require_same(self._fingerprint, state["training"])
         require_like(self.state_dict(), state)
-        require_room(state["step"], self.steps_per_epoch, self.schedule.epochs)
+        require_in_schedule(state["step"], self.steps_per_epoch, self.schedule.epochs)
         self.step = state["step"]
         self._stacked.parameters.copy_(state["parameters"])
         if self._averages is not None:
             self._averages.copy_(state["averages"])
         self._optimizer.load_state_dict(state)
-        for generator, own in zip(self._batches.orders, state["orders"], strict=True):
-            generator.set_state(own)
+        for generator, saved in zip(self._batches.orders, state["orders"], strict=True):
+            generator.set_state(saved)
         self._curves.load_state_dict(state)
 
 
-def _placed(members: Sequence[Member]) -> list[int]:
-    """The order of the members in the stack: those with the same test rows side by side.
+def _stack_order(members: Sequence[Member]) -> list[int]:
+    """Return the order of the members in the stack; those with the same test rows are neighbours.
 
-    A lone member is there twice, since a single matrix is multiplied in another way.
+    A lone member is listed twice, because the product of a single matrix rounds differently.
     """
     tables = [None if m.test is None else id(m.test.x) for m in members]
     order = sorted(range(len(members)), key=lambda member: tables.index(tables[member]))
@@ -292,11 +370,11 @@ def _placed(members: Sequence[Member]) -> list[int]:
 def _check_shapes(stacked: Stacked, batches: StackBatches) -> None:
     features = batches.pool.shape[1]
     try:
-        found = tuple(stacked.module(0)(batches.pool[:1]).shape)
+        shape = tuple(stacked.module(0)(batches.pool[:1]).shape)
     except RuntimeError as error:
-        raise ValueError(f"the network must take {features} features: {error}{HELP}") from error
-    if found != (1, batches.outputs):
+        raise ValueError(f"the network must accept {features} features: {error}{HELP}") from error
+    if shape != (1, batches.outputs):
         raise ValueError(
-            f"the network must give (rows, {batches.outputs}), as y has; got {found} for one row"
-            f"{HELP}"
+            f"the network must return predictions of shape (rows, {batches.outputs}), like y; got "
+            f"{shape} for one row{HELP}"
         )

@@ -17,13 +17,17 @@ NAMES = ("train_loss", "size", "test_loss")
 
 
 class StackCurves:
-    """What is recorded of every member; NaN from where it has diverged.
+    """Curves of all members of a stack; NaN after the step at which a member diverged.
 
-    Args:
-        members: Number of members.
+    Parameters
+    ----------
+    members : int
+        Number of members.
 
-    Attributes:
-        frozen_at: Step at which each member has diverged; None as long as it has not.
+    Attributes
+    ----------
+    frozen_at : list of (int or None)
+        Step at which each member diverged; None if it has not.
     """
 
     def __init__(self, members: int) -> None:
@@ -51,12 +55,12 @@ class StackCurves:
 
     def freeze_others(self, finite: Sequence[bool], step: int) -> None:
         """Note the step for members that are no longer finite."""
-        for member, goes_on in enumerate(finite):
-            if not goes_on and self.frozen_at[member] is None:
+        for member, is_finite in enumerate(finite):
+            if not is_finite and self.frozen_at[member] is None:
                 self.frozen_at[member] = step
 
     def last(self, name: str) -> float | None:
-        """Return the mean of the last values over the members still trained; None without any."""
+        """Return the mean of the last values over members still trained; None if there are none."""
         rows = self._rows[name]
         return torch.tensor(rows[-1]).nanmean().item() if rows else None
 
@@ -68,12 +72,16 @@ class StackCurves:
     def histories(
         self, tested: Sequence[bool], steps: int, test_every: int | None
     ) -> list[History]:
-        """Return the curves of every member; to the end, if all have diverged.
+        """Return the curves of every member, filled up with NaN if all have diverged.
 
-        Args:
-            tested: Whether each member has test rows.
-            steps: Number of steps of the whole training.
-            test_every: Steps between two evaluations; None if there are none.
+        Parameters
+        ----------
+        tested : sequence of bool
+            Whether each member has test rows.
+        steps : int
+            Number of steps of the whole training.
+        test_every : int or None
+            Number of steps between two evaluations; None if there are none.
         """
         curves = {name: self._curve(name).numpy() for name in NAMES}
         test_steps = np.array(self._test_steps, dtype=np.int64)
@@ -86,15 +94,15 @@ class StackCurves:
             History(
                 train_loss=curves["train_loss"][:, place].copy(),
                 effective_batch_size=curves["size"][:, place].copy(),
-                test_loss=curves["test_loss"][: None if own else 0, place].copy(),
-                test_step=test_steps[: None if own else 0].copy(),
+                test_loss=curves["test_loss"][: None if has_test else 0, place].copy(),
+                test_step=test_steps[: None if has_test else 0].copy(),
                 diverged_at=self.frozen_at[place],
             )
-            for place, own in enumerate(tested)
+            for place, has_test in enumerate(tested)
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything recorded so far."""
+        """Return all values recorded so far."""
         return {
             "curves": {name: self._curve(name) for name in NAMES},
             "test_steps": list(self._test_steps),

@@ -1,4 +1,4 @@
-"""Torch's own optimizer over the members of a stack, whose state lies side by side."""
+"""Torch's optimizer over the members of a stack, with its state in one buffer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ MOMENTS = {"adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")
 
 
 class StackOptimizer:
-    """One flat parameter per member, with a learning rate of its own.
+    """Optimizer with one flat parameter and one learning rate per member.
 
-    A member that is not to be updated is a parameter without a gradient: an optimizer leaves it,
-    and its state, as they are.
+    A member that must not be updated has no gradient; the optimizer then leaves its parameter and
+    its state unchanged.
 
-    Args:
-        stacked: Networks.
-        rates: Learning rate of each.
-        schedule: Optimizer and its settings.
+    Parameters
+    ----------
+    stacked : Stacked
+        Networks.
+    rates : sequence of float
+        Learning rate of each member.
+    schedule : Schedule
+        Optimizer and its settings.
     """
 
     def __init__(self, stacked: Stacked, rates: Sequence[float], schedule: Schedule) -> None:
@@ -34,37 +38,37 @@ class StackOptimizer:
         self._parameters = [nn.Parameter(slab) for slab in stacked.parameters]
         self._gradients = list(stacked.gradients)
         by_rate = {
-            rate: [p for p, own in zip(self._parameters, rates, strict=True) if own == rate]
+            rate: [p for p, other in zip(self._parameters, rates, strict=True) if other == rate]
             for rate in rates
         }
-        groups = [{"params": own, "lr": rate} for rate, own in by_rate.items()]
+        groups = [{"params": members, "lr": rate} for rate, members in by_rate.items()]
         optimizer = schedule.make_optimizer(groups, fused=True)
-        # Without the hooks around it, of which there are none and which cost more than the update.
+        # Unwrapped, because the wrapper that runs hooks costs more time than the update itself.
         self._update = partial(inspect.unwrap(type(optimizer).step), optimizer)
         momentum = ("momentum_buffer",) if schedule.momentum else ()
         names = MOMENTS.get(schedule.optimizer, momentum)
         self._moments = {name: torch.zeros_like(stacked.parameters) for name in names}
         self._updates = [torch.zeros(()) for _ in rates]
         for member, parameter in enumerate(self._parameters):
-            # As the optimizer would begin them itself, but side by side, to be looked at at once.
-            own = {name: buffer[member] for name, buffer in self._moments.items()}
-            counted = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
-            optimizer.state[parameter].update(counted | own)
+            # The optimizer's usual initial state, but in one buffer, which one sum can check.
+            moments = {name: buffer[member] for name, buffer in self._moments.items()}
+            count = {} if schedule.optimizer == "sgd" else {"step": self._updates[member]}
+            optimizer.state[parameter].update(count | moments)
 
-    def step(self, goes_on: Sequence[bool]) -> None:
-        """Update the members that are still trained by their gradients."""
-        for parameter, gradient, own in zip(
-            self._parameters, self._gradients, goes_on, strict=True
+    def step(self, active: Sequence[bool]) -> None:
+        """Update the active members by their gradients."""
+        for parameter, gradient, is_active in zip(
+            self._parameters, self._gradients, active, strict=True
         ):
-            wanted = gradient if own else None
-            if parameter.grad is not wanted:
-                parameter.grad = wanted
+            new = gradient if is_active else None
+            if parameter.grad is not new:
+                parameter.grad = new
         self._update()
 
     def finite(self) -> list[bool]:
         """Return whether the parameters and moments of each member are finite."""
         buffers = (self._buffer, *self._moments.values())
-        # A sum is not finite if a term is not; where it has merely overflowed, terms are looked at.
+        # A finite sum shows that all terms are finite. An infinite sum may merely have overflowed.
         total = sum(buffer.sum(1) for buffer in buffers)
         assert isinstance(total, Tensor)
         return [
@@ -73,7 +77,7 @@ class StackOptimizer:
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return moments and numbers of updates; the parameters belong to the networks."""
+        """Return the moments and the numbers of updates; the networks save the parameters."""
         return {
             "moments": {name: buffer.clone() for name, buffer in self._moments.items()},
             "updates": torch.stack(self._updates),
@@ -83,5 +87,5 @@ class StackOptimizer:
         """Resume from where :meth:`state_dict` was taken."""
         for name, buffer in self._moments.items():
             buffer.copy_(state["moments"][name])
-        for count, own in zip(self._updates, state["updates"], strict=True):
-            count.copy_(own)
+        for count, saved in zip(self._updates, state["updates"], strict=True):
+            count.copy_(saved)

@@ -1,4 +1,4 @@
-"""One network, trained by one or many processes on batches that come from elsewhere."""
+"""Training of one network by one or many processes, on batches that are read from files."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from biv.training.schedule import Schedule
 T = TypeVar("T")
 
 INCOMPLETE_CHECKPOINT = "is not a complete checkpoint: start again without it"
-PULSE = 64  # steps between two looks at what all ranks must agree on
+SYNC_STEPS = 64  # steps between two exchanges of losses and saves between the ranks
 
 
 class BatchSource(Protocol):
-    """Where batches come from: :class:`biv.tables.stream.Stream`, or a table in memory."""
+    """Source of batches, such as :class:`biv.tables.stream.Stream` or a table in memory."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -49,11 +49,14 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class HeldOutRows:
-    """Rows that no process learns from, on whose noisy labels a network is scored.
+    """Rows that no process trains on, and on whose noisy labels a network is scored.
 
-    Attributes:
-        rows: The same rows on every rank; each rank predicts some of them.
-        ranks: All processes.
+    Attributes
+    ----------
+    rows : Batch
+        The same rows on every rank; each rank predicts some of them.
+    ranks : Ranks
+        All processes.
     """
 
     rows: Batch
@@ -61,7 +64,7 @@ class HeldOutRows:
 
     @cached_property
     def _noise_corrected(self) -> HeldOutScore:
-        """The score of every epoch, with the same weights in all of them."""
+        """Score with the same weights in every epoch."""
         return HeldOutScore(self.rows.y, self.rows.variance, self.rows.weight)
 
     @torch.no_grad()
@@ -69,13 +72,13 @@ class HeldOutRows:
         """Return predictions of all rows, (N, 1), on every rank."""
         rank, size = self.ranks.rank, self.ranks.size
         edges = [len(self.rows) * k // size for k in range(size + 1)]
-        own = torch.tensor(self.rows.x[edges[rank] : edges[rank + 1]])
-        place = next(model.parameters()).device
-        parts = [model(part.to(place)).cpu() for part in torch.split(own, CHUNK)]
+        rank_rows = torch.tensor(self.rows.x[edges[rank] : edges[rank + 1]])
+        device = next(model.parameters()).device
+        parts = [model(part.to(device)).cpu() for part in torch.split(rank_rows, CHUNK)]
         return torch.cat([torch.from_numpy(part) for part in self.ranks.gather(_joined(parts))])
 
     def score(self, predicted: Tensor) -> tuple[float, float]:
-        """Return the noise-corrected squared error and τ²; both infinite if a prediction is."""
+        """Return the noise-corrected error and τ²; both infinite if a prediction is not finite."""
         if not bool(predicted.isfinite().all()):
             return math.inf, math.inf
         y = self.rows.y
@@ -90,24 +93,36 @@ def _joined(parts: list[Tensor]) -> Any:
 
 @dataclass(eq=False)
 class StreamedTraining:
-    """A network in training; every rank holds the same one, and learns from its own rows.
+    """Training of one network, of which every rank holds a copy and trains it on its own rows.
 
-    The loss is normalised over the rows of all ranks, and gradients are averaged over them, so that
-    a step is that of the whole batch.
+    The loss is normalised over the rows of all ranks, and the gradients are averaged over the
+    ranks, so that a step is that of the whole batch.
 
-    Attributes:
-        model: Network, initialized alike on all ranks.
-        loss: Function that makes the loss from an ε, in units of the label variance; its
-            normalizer is exchanged over `ranks.side_group`.
-        stream: Source of this rank's batches.
-        held_out: Rows that nobody learns from.
-        schedule: Epochs, optimiser and averaging; batches are those of `stream`.
-        learning_rate: Learning rate of the optimizer.
-        epsilon: ε of the first epoch.
-        update_epsilon: Whether later epochs take the τ² of `held_out` after the one before.
-        patience: Number of epochs without a better score after which training stops.
-        ranks: All processes.
-        device: Device of the network.
+    Attributes
+    ----------
+    model : torch.nn.Module
+        Network, with the same initial parameters on all ranks.
+    loss : callable
+        Function that makes the loss from an ε, in units of the label variance. The loss exchanges
+        its normaliser over ``ranks.side_group``.
+    stream : BatchSource
+        Source of this rank's batches.
+    held_out : HeldOutRows
+        Rows for scoring.
+    schedule : Schedule
+        Epochs, optimizer and averaging; the batches are those of `stream`.
+    learning_rate : float
+        Learning rate of the optimizer.
+    epsilon : float
+        ε of the first epoch.
+    update_epsilon : bool
+        Whether each later epoch takes the τ² of `held_out` after the epoch before.
+    patience : int
+        Number of epochs without an improvement by 1% after which training stops.
+    ranks : Ranks
+        All processes.
+    device : torch.device
+        Device of the network.
     """
 
     model: nn.Module
@@ -144,7 +159,7 @@ class StreamedTraining:
         return self.step // self.stream.steps_per_epoch
 
     def snapshot(self) -> dict[str, Tensor]:
-        """Return the parameters that predict, as they are now."""
+        """Return a copy of the current parameters, or of their average."""
         with torch.no_grad(), self.average.in_place():
             return copy.deepcopy(self.model.state_dict())
 
@@ -156,16 +171,23 @@ class StreamedTraining:
         metadata: Mapping[str, Any] | None = None,
         progress: bool = True,
     ) -> None:
-        """Train to the last epoch, or until no epoch was better for as long as `patience`.
+        """Train to the last epoch, or until `patience` epochs brought no improvement.
 
-        Args:
-            checkpoint: File that the first rank saves to.
-            seconds: Seconds between two saves.
-            metadata: Dictionary that is saved with each checkpoint.
-            progress: Whether to show a bar on a terminal.
+        Parameters
+        ----------
+        checkpoint : pathlib.Path, default=None
+            File that the first rank saves to.
+        seconds : float, default=60.0
+            Seconds between two saves.
+        metadata : mapping, default=None
+            Dictionary that is saved with each checkpoint.
+        progress : bool, default=True
+            Whether to show a progress bar on a terminal.
 
-        Raises:
-            DivergedError: Something was not finite, and no epoch before it was whole.
+        Raises
+        ------
+        DivergedError
+            If the training diverged before the end of the first epoch.
         """
         steps = self.stream.steps_per_epoch
         total = self.schedule.epochs * steps
@@ -178,35 +200,37 @@ class StreamedTraining:
                 for batch in self.stream.batches(self.epoch, self.step % steps):
                     self._train(batch, loss)
                     bar.update()
-                    if self.step % PULSE and self.step % steps:
+                    if self.step % SYNC_STEPS and self.step % steps:
                         continue
-                    due = self._agree(time.monotonic() - saved >= seconds)
+                    save_is_due = self._synchronise(time.monotonic() - saved >= seconds)
                     if not all_finite(self.model, self._optimizer):
-                        self._diverged()
+                        self._require_best()
                         return
                     if self.step % steps == 0:
                         self._score()
                     bar.set_postfix_str(self._summary(), refresh=False)
-                    if due and file is not None:
+                    if save_is_due and file is not None:
                         self._save(file, metadata)
                         saved = time.monotonic()
         if self.stopping.best is None:
-            self._diverged()
+            self._require_best()
         if file is not None:
             self._save(file, metadata)
 
     def _train(self, batch: Batch, loss: VarianceLoss) -> None:
-        # Copied to where torch aligns memory: products of matrices that lie elsewhere may differ in
-        # the last digit from one process to the next.
+        # Copied into memory that torch aligns: with other alignments, products of matrices may
+        # differ in the last digit between processes.
         x, y, variance, weight = (
             None if column is None else torch.tensor(column, device=self.device)
             for column in tuple(batch)
         )
         assert y is not None
         targets, variances, importances = [y], [variance], [weight]
-        # Ranks agree on the normaliser while they predict: otherwise each would wait for the
-        # slowest twice in every step, here and where gradients are exchanged.
-        window = self._aside(lambda: loss.window(targets, variances, sample_weights=importances))
+        # The ranks exchange the normaliser while they predict. Otherwise each would wait for the
+        # slowest rank twice in every step: here, and when gradients are exchanged.
+        window = self._in_background(
+            lambda: loss.window(targets, variances, sample_weights=importances)
+        )
         self._network.train()
         self._optimizer.zero_grad()
         predicted = self._network(x)
@@ -214,21 +238,21 @@ class StreamedTraining:
         value.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self.step += 1
-        self.average.follow(self.step)
+        self.average.update(self.step)
         self._pending.append(value.detach())
 
-    def _aside(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Begin what waits for other ranks; calling what is returned waits for its end."""
-        return work if self._thread is None else self._thread.submit(work).result
+    def _in_background(self, function: Callable[[], T]) -> Callable[[], T]:
+        """Start a function that waits for other ranks; the returned function returns its result."""
+        return function if self._thread is None else self._thread.submit(function).result
 
-    def _agree(self, due: bool) -> bool:
-        """Exchange the losses since the last time; whether the first rank finds a save is due."""
-        said = torch.tensor(float(due and self.ranks.is_first), dtype=torch.float64)
-        own = torch.stack([*self._pending, said.to(self._pending[0])]).double().cpu()
-        mean = self.ranks.total(own)
-        self.losses += (mean[:-1] / self.ranks.size).tolist()
+    def _synchronise(self, save_is_due: bool) -> bool:
+        """Exchange the losses since the last call; return whether the first rank must save."""
+        due = torch.tensor(float(save_is_due and self.ranks.is_first), dtype=torch.float64)
+        values = torch.stack([*self._pending, due.to(self._pending[0])]).double().cpu()
+        total = self.ranks.total(values)
+        self.losses += (total[:-1] / self.ranks.size).tolist()
         self._pending = []
-        return bool(mean[-1] > 0)
+        return bool(total[-1] > 0)
 
     def _score(self) -> None:
         self.model.eval()
@@ -240,23 +264,23 @@ class StreamedTraining:
             self.epsilon = tau2
         self.epsilons.append(self.epsilon)
 
-    def _diverged(self) -> None:
+    def _require_best(self) -> None:
         if self.stopping.best is None:
             raise DivergedError(
-                "no prediction was finite after a whole epoch: choose a smaller learning rate; "
-                f"got {self.learning_rate:g}"
+                "the training diverged: no epoch ended with finite predictions. Choose a smaller "
+                f"learning rate; got {self.learning_rate:g}"
             )
 
     def _summary(self) -> str:
-        words = [f"loss {self.losses[-1]:.3f}"]
+        parts = [f"loss {self.losses[-1]:.3f}"]
         if self.stopping.scores:
-            words.append(f"held out {self.stopping.scores[-1]:.4f}")
-        return ", ".join(words)
+            parts.append(f"held out {self.stopping.scores[-1]:.4f}")
+        return ", ".join(parts)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the training depends on.
 
-        The position in the data is the step: what it reads follows from that and the seed.
+        The step and the seed determine the position in the data.
         """
         state = {
             "step": self.step,
@@ -275,8 +299,8 @@ class StreamedTraining:
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
-        for average, own in zip(self.average.averages, state["averages"], strict=True):
-            average.copy_(own)
+        for average, saved in zip(self.average.averages, state["averages"], strict=True):
+            average.copy_(saved)
         self.stopping.load_state_dict(state["choice"])
         self.losses, self.epsilons = list(state["losses"]), list(state["epsilons"])
         self.epsilon = self.epsilons[-1]
@@ -288,14 +312,19 @@ class StreamedTraining:
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the state of a streamed training, and the content that was saved with it.
+    """Return the state of a streamed training, and the metadata that was saved with it.
 
-    Raises:
-        ValueError: The file is no such checkpoint.
+    Raises
+    ------
+    ValueError
+        If the file is not the checkpoint of a streamed training.
     """
-    found = load_checkpoint(path)
-    if "streamed" not in found:
-        raise ValueError(f"{path} is of another kind of training: move it away to start anew")
+    state = load_checkpoint(path)
+    if "streamed" not in state:
+        raise ValueError(
+            f"{path} must be the checkpoint of a streamed training; got one of another kind. Move "
+            "it away to start again"
+        )
     with typed_json.errors_name_file(path, INCOMPLETE_CHECKPOINT):
-        require_like({"streamed": {}, "about": {}}, found)
-    return found["streamed"], found["about"]
+        require_like({"streamed": {}, "about": {}}, state)
+    return state["streamed"], state["about"]

@@ -1,4 +1,4 @@
-"""Drives a stack or a single network to the last epoch, with a bar and checkpoints."""
+"""Train a stack or a single network to the last epoch, with a progress bar and checkpoints."""
 
 from __future__ import annotations
 
@@ -15,22 +15,36 @@ from biv._utils.pages import page_hint
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
 from biv.training.checkpoint import CheckpointFile, load_checkpoint
-from biv.training.compute import HERE, PLAIN, Compute
+from biv.training.compute import DEFAULT_COMPUTE, REFERENCE_COMPUTE, Compute
 from biv.training.data import Member
 from biv.training.history import History
 from biv.training.loop import Loop
 from biv.training.schedule import Schedule
 from biv.training.stack import Factory, Stack
 
-UNUSUAL = 100.0  # a variance of labels, or one over it, beyond which somebody forgot to scale them
+# Labels whose variance is above this number, or below its inverse, have probably not been scaled.
+EXTREME_LABEL_VARIANCE = 100.0
 
 
 class Trained(NamedTuple):
-    """A member after its training, as :func:`train_stack` returns it.
+    """A trained member, as returned by :func:`train_stack`.
 
-    Attributes:
-        module: Trained network.
-        history: Curves of the training.
+    Attributes
+    ----------
+    module : torch.nn.Module
+        Trained network.
+    history : History
+        Curves of its training.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import MLP
+    >>> from biv.training import Triplets
+    >>> rows = Triplets(torch.zeros(8, 3), torch.zeros(8), torch.ones(8))
+    >>> network, history = train_stack(MLP(features=3), [Member(rows)], Schedule(epochs=2))[0]
+    >>> history
+    History(2 steps)
     """
 
     module: nn.Module
@@ -46,36 +60,62 @@ def train_stack(
     checkpoint_seconds: float = 60.0,
     progress: bool = True,
 ) -> list[Trained]:
-    """Train all members at once; each ends as it would alone, to the bit.
+    """Train many small networks at once.
 
-    One thread is used, which is fastest for small networks: where there are more cores, give each a
-    process with a stack of its own.
+    Training uses one thread, which is fastest for small networks. To use several cores, start one
+    process per core and give each process its own stack.
 
-    Args:
-        model: Makes a network from a generator, such as ``biv.models.MLP(features=19)``.
-        members: Data, loss, learning rate and seed of each.
-        schedule: Epochs, batches, tests and optimiser of all.
-        checkpoint: File to resume from, if it exists, and to save to: every `checkpoint_seconds` at
-            the end of an epoch, and when interrupted (Ctrl-C). A resumed training ends to the bit
-            as if it had not been interrupted. More epochs may be asked for than at the beginning;
-            anything else that differs is an error. A kill loses what came after the last save.
-        checkpoint_seconds: Seconds between two saves.
-        progress: Whether to show a bar on a terminal, after two seconds.
+    Parameters
+    ----------
+    model : callable
+        Function that takes a ``torch.Generator`` and returns a new network, such as
+        ``biv.models.MLP(features=19)``.
+    members : sequence of Member
+        Data, loss, learning rate and seed of each network.
+    schedule : Schedule
+        Epochs, batches, tests and optimizer of all members.
+    checkpoint : str or pathlib.Path, default=None
+        File that the training is saved to, and resumed from if it exists. It is written at the end
+        of an epoch if `checkpoint_seconds` have passed, and on an interruption (Ctrl-C). A resumed
+        training may have more epochs; any other difference is an error. Set it if the training
+        takes longer than you can afford to repeat.
+    checkpoint_seconds : float, default=60.0
+        Seconds between two saves. A killed process loses what it did since the last save; decrease
+        the number if that is too much.
+    progress : bool, default=True
+        Whether to show a progress bar on a terminal, after two seconds. Set it to False to keep a
+        terminal clean.
 
-    Returns:
-        A module and its curves for each member, in the order given.
+    Returns
+    -------
+    list of Trained
+        Network and curves of each member, in the order of `members`.
 
-    Example:
-        >>> import torch
-        >>> from biv import BIVLoss, L2Loss
-        >>> from biv.models import MLP
-        >>> from biv.training import Triplets
-        >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
-        >>> rows = Triplets(x, x.sum(dim=1), torch.ones(64))
-        >>> members = [Member(rows, loss=loss) for loss in (BIVLoss(), L2Loss())]
-        >>> biv, l2 = train_stack(MLP(features=3), members, Schedule(epochs=2, batch_size=16))
-        >>> bool((abs(biv.history.train_loss - l2.history.train_loss) < 1e-5).all())
-        True
+    Raises
+    ------
+    TypeError
+        If `members` is not a sequence of `Member`, or `model` does not make networks.
+    ValueError
+        If the shapes or the numbers of steps of the members differ, or `checkpoint` is the
+        checkpoint of another training.
+
+    Notes
+    -----
+    Each member ends bit for bit as if it had been trained alone. A training that is interrupted and
+    resumed ends bit for bit as an uninterrupted one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv import BIVLoss, L2Loss
+    >>> from biv.models import MLP
+    >>> from biv.training import Triplets
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> rows = Triplets(x, x.sum(dim=1), torch.ones(64))
+    >>> members = [Member(rows, loss=loss) for loss in (BIVLoss(), L2Loss())]
+    >>> biv, l2 = train_stack(MLP(features=3), members, Schedule(epochs=2, batch_size=16))
+    >>> bool((abs(biv.history.train_loss - l2.history.train_loss) < 1e-5).all())
+    True
     """
     validation.real_number("checkpoint_seconds", checkpoint_seconds, validation.NON_NEGATIVE)
     if not isinstance(members, Sequence) or not all(isinstance(m, Member) for m in members):
@@ -84,7 +124,7 @@ def train_stack(
             f"{page_hint('networks')}"
         )
     stack = Stack(model, members, schedule)
-    _drive(
+    _run_to_end(
         stack,
         schedule,
         f"{len(members)} members",
@@ -100,69 +140,107 @@ def train_module(
     member: Member,
     schedule: Schedule,
     *,
-    compute: Compute = HERE,
+    compute: Compute = DEFAULT_COMPUTE,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
     progress: bool = True,
 ) -> History:
-    """Train any module on one member, in place: what is too large or too special for a stack.
+    """Train any module on the rows of one member, in place.
 
-    The module ends in evaluation mode, on the device of `compute`. If it has batch normalisation,
-    a last batch of a single row is left out. What draws while it is trained, as dropout does, draws
-    from torch's global generator: ``torch.manual_seed`` makes that repeatable.
+    Use it for networks that are too large for a stack or have layers that a stack does not support.
+    The module ends in evaluation mode, on the device of `compute`. If it has batch normalisation, a
+    last batch of a single row is left out. Layers that draw random numbers, such as dropout, use
+    torch's global generator; call ``torch.manual_seed`` to make their numbers repeatable.
 
-    Args:
-        model: Takes the rows of x, gives (rows, outputs); images are given as they are stored, as
-            bytes (:class:`biv.models.Standardise` makes floats of them). Its parameters are taken
-            as they are: draw them from ``member.generators()[0]`` to have them depend on the seed.
-        member: Data, loss, learning rate, seed.
-        schedule: Epochs, batches, tests, optimiser.
-        compute: Device, micro-batches, precision.
-        checkpoint: As in :func:`train_stack`, but that it brings its own parameters, and that
-            micro-batches may differ. On a CPU, with as many threads, what is resumed ends
-            to the bit as if it had not been interrupted.
-        checkpoint_seconds: Seconds between two saves, at the ends of epochs.
-        progress: Whether to show a bar on a terminal, after two seconds.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Network that maps rows of x to predictions of shape (rows, outputs). Images reach it as they
+        are stored, as bytes; :class:`biv.models.Standardise` converts them to floats. Training
+        starts from its current parameters. Draw them from ``member.generators()[0]`` if they should
+        depend on the seed of the member.
+    member : Member
+        Data, loss, learning rate and seed.
+    schedule : Schedule
+        Epochs, batches, tests and optimizer.
+    compute : Compute, default=Compute()
+        Device, micro-batches and precision. Change it if a batch does not fit into memory, or to
+        choose the device.
+    checkpoint : str or pathlib.Path, default=None
+        File that the training is saved to, and resumed from if it exists, as in
+        :func:`train_stack`. The parameters of the checkpoint replace those of `model`, and
+        ``compute.micro_batch`` may differ. Set it for long trainings.
+    checkpoint_seconds : float, default=60.0
+        Seconds between two saves, each at the end of an epoch. Decrease it to lose less when the
+        process is killed.
+    progress : bool, default=True
+        Whether to show a progress bar on a terminal, after two seconds. Set it to False to keep a
+        terminal clean.
 
-    Example:
-        >>> import torch
-        >>> from biv.models import ResNet18
-        >>> from biv.training import Triplets
-        >>> images = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8)
-        >>> member = Member(Triplets(images, torch.randn(8), torch.rand(8)))
-        >>> network = ResNet18()(member.generators()[0])
-        >>> train_module(network, member, Schedule(epochs=1, batch_size=4)).train_loss.shape
-        (2,)
+    Returns
+    -------
+    History
+        Curves of the training.
+
+    Raises
+    ------
+    TypeError
+        If `model` is not a ``torch.nn.Module``.
+    ValueError
+        If `checkpoint` is the checkpoint of another training.
+
+    Warns
+    -----
+    UserWarning
+        If the variance of the labels is above 100 or below 0.01, or if the training diverged.
+
+    Notes
+    -----
+    On a CPU, with the same number of threads, a training that is interrupted and resumed ends bit
+    for bit as an uninterrupted one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import ResNet18
+    >>> from biv.training import Triplets
+    >>> images = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8)
+    >>> member = Member(Triplets(images, torch.randn(8), torch.rand(8)))
+    >>> network = ResNet18()(member.generators()[0])
+    >>> train_module(network, member, Schedule(epochs=1, batch_size=4)).train_loss.shape
+    (2,)
     """
     validation.real_number("checkpoint_seconds", checkpoint_seconds, validation.NON_NEGATIVE)
     loop = Loop(model, member, schedule, compute)
-    _warn_of_scale(member)
-    history = _looped(loop, checkpoint, checkpoint_seconds, progress=progress)
+    _warn_if_unscaled(member)
+    history = _run_loop(loop, checkpoint, checkpoint_seconds, progress=progress)
     if history.diverged_at is not None:
         warn(
-            f"training diverged at step {history.diverged_at}: a loss, a parameter or a moment was "
-            f"no longer finite. Try a smaller learning_rate than {member.learning_rate:g}"
+            f"training diverged at step {history.diverged_at}: the loss, a parameter or the "
+            "optimizer's state is infinite or NaN. Choose a learning_rate below "
+            f"{member.learning_rate:g}"
         )
     return history
 
 
-def _warn_of_scale(member: Member) -> None:
+def _warn_if_unscaled(member: Member) -> None:
     y = member.train.y if member.rows is None else member.train.y[member.rows]
     known = y[y.isfinite()]
-    spread = float(known.var()) if len(known) > 1 else 1.0
-    if not 1 / UNUSUAL <= spread <= UNUSUAL and spread > 0:
+    variance = float(known.var()) if len(known) > 1 else 1.0
+    typical = 1 / EXTREME_LABEL_VARIANCE <= variance <= EXTREME_LABEL_VARIANCE
+    if not typical and variance > 0:
         warn(
-            f"the labels have a variance of {spread:g}. Networks learn best from labels of unit "
-            "variance, and a number given for ε is in the units of the variances: scale both with "
+            f"the labels have a variance of {variance:g}. Networks learn best from labels of unit "
+            "variance, and ε is in the units of the variances. Scale labels and variances with "
             "biv.preprocessing.LabelScaler"
         )
 
 
-def _looped(
+def _run_loop(
     loop: Loop, checkpoint: str | Path | None, seconds: float, *, progress: bool
 ) -> History:
-    what = loop.member.name or "training"
-    _drive(loop, loop.schedule, what, checkpoint, seconds, progress=progress)
+    title = loop.member.name or "training"
+    _run_to_end(loop, loop.schedule, title, checkpoint, seconds, progress=progress)
     loop.average.keep()
     loop.model.eval()
     return loop.history()
@@ -171,50 +249,75 @@ def _looped(
 def train_reference(
     model: nn.Module, member: Member, schedule: Schedule, *, progress: bool = True
 ) -> History:
-    """The readable reference: :func:`train_module` with torch's plainest optimiser.
+    """Train one network in a plain loop, in place, as a reference for :func:`train_stack`.
 
-    It is what :func:`train_stack` does to forty networks at once.
+    It is :func:`train_module` on the CPU, with torch's optimizer that is not fused, and without
+    checkpoints. The tests compare :func:`train_stack` with it.
 
-    Example:
-        >>> import torch
-        >>> from biv.models import MLP
-        >>> from biv.training import Triplets
-        >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
-        >>> member = Member(Triplets(x, x.sum(dim=1), torch.ones(64)))
-        >>> network = MLP(features=3)(member.generators()[0])
-        >>> history = train_reference(network, member, Schedule(epochs=2, batch_size=16))
-        >>> history.train_loss.shape
-        (8,)
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Network that maps rows of x to predictions of shape (rows, outputs).
+    member : Member
+        Data, loss, learning rate and seed.
+    schedule : Schedule
+        Epochs, batches, tests and optimizer.
+    progress : bool, default=True
+        Whether to show a progress bar on a terminal, after two seconds. Set it to False to keep a
+        terminal clean.
+
+    Returns
+    -------
+    History
+        Curves of the training.
+
+    Raises
+    ------
+    TypeError
+        If `model` is not a ``torch.nn.Module``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from biv.models import MLP
+    >>> from biv.training import Triplets
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> member = Member(Triplets(x, x.sum(dim=1), torch.ones(64)))
+    >>> network = MLP(features=3)(member.generators()[0])
+    >>> history = train_reference(network, member, Schedule(epochs=2, batch_size=16))
+    >>> history.train_loss.shape
+    (8,)
     """
-    return _looped(Loop(model, member, schedule, PLAIN), None, 0.0, progress=progress)
+    loop = Loop(model, member, schedule, REFERENCE_COMPUTE)
+    return _run_loop(loop, None, 0.0, progress=progress)
 
 
-def _drive(
+def _run_to_end(
     training: Stack | Loop,
     schedule: Schedule,
-    what: str,
+    title: str,
     checkpoint: str | Path | None,
     seconds: float,
     *,
     progress: bool,
 ) -> None:
-    """To the last epoch, with a bar, from a checkpoint and to it."""
+    """Train to the last epoch with a progress bar; resume from the checkpoint and write it."""
     file = None if checkpoint is None else CheckpointFile(Path(checkpoint))
     if file is not None:
         resume(training, file)
     saved, state = time.monotonic(), None if file is None else training.state_dict()
     total = schedule.epochs * training.steps_per_epoch
     try:
-        with progress_bar(total, what, enabled=progress, done=training.step) as bar:
+        with progress_bar(total, title, enabled=progress, done=training.step) as bar:
 
-            def show() -> None:
+            def on_step() -> None:
                 bar.set_postfix_str(training.summary(), refresh=False)
                 bar.update()
 
             while training.epoch < schedule.epochs and not training.all_frozen:
                 if isinstance(training, Loop):
-                    training.run_epoch(show)
-                else:  # whose steps are shorter than it takes to describe them
+                    training.run_epoch(on_step)
+                else:  # a step of a stack takes less time than writing its summary
                     training.run_epoch(bar.update)
                     bar.set_postfix_str(training.summary(), refresh=False)
                 if file is not None:
@@ -223,17 +326,19 @@ def _drive(
                         file.save(state)
                         saved = time.monotonic()
     finally:
-        if file is not None and state is not None:  # also when interrupted: the last whole epoch
+        if file is not None and state is not None:  # after an interruption: the last whole epoch
             file.save(state)
 
 
 def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | None:
-    """Take a new training to where a checkpoint is; if there is none, see that it can be written.
+    """Load a checkpoint into a new training, or write the first checkpoint if there is none.
 
-    Returns what the checkpoint holds, if there is one with steps in it.
+    Return the content of the checkpoint, or None if it is from before the first step.
 
-    Raises:
-        ValueError: The file is no checkpoint, or not one of this training.
+    Raises
+    ------
+    ValueError
+        If the file is not a checkpoint, or is the checkpoint of another training.
     """
     path = file.path
     if not path.exists():
@@ -244,9 +349,11 @@ def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | Non
         training.load_state_dict(state)
     except KeyError as error:
         raise ValueError(
-            f"{path} is not a complete checkpoint: it lacks {error}. Move it away to start anew"
+            f"{path} is not a complete checkpoint: {error} is missing. Move the file away to start "
+            "again"
         ) from error
     except typed_json.FAILURES as error:
-        said = message_of(error)
-        raise ValueError(f"{path}: {said}. Move it away to start anew") from error
+        raise ValueError(
+            f"{path}: {message_of(error)}. Move the file away to start again"
+        ) from error
     return state if training.step else None
