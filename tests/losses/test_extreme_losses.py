@@ -63,7 +63,7 @@ def test_a_negative_zero_is_a_zero(zero):
     weights = biv.inverse_variance_weights(variance, torch.full((3,), zero, dtype=torch.float64))
     assert weights[0] == math.inf
     assert biv.inverse_variance_weights(variance, zero)[0] == math.inf
-    with pytest.raises(ValueError, match="must be positive where epsilon is 0"):
+    with pytest.raises(ValueError, match="must be positive if epsilon is 0"):
         biv.iv_loss(torch.ones(3), torch.zeros(3), variance.float(), epsilon=zero)
 
 
@@ -170,5 +170,5 @@ def test_sums_and_products_that_overflow_are_refused_by_name():
     weight = torch.full((2,), 3e38)
     with pytest.raises(ValueError, match=r"^sample_weight / \(variance \+ epsilon\) must be fin"):
         biv.iv_loss(pred, target, variance, sample_weight=weight)
-    with pytest.raises(ValueError, match=r"^sample_weight must be such that the sum"):
+    with pytest.raises(ValueError, match=r"^sample_weight must be small enough for the sum"):
         biv.L2Loss().sums(pred, target, sample_weight=weight)

@@ -161,7 +161,7 @@ def test_cutoff_needs_a_threshold():
 def test_iv_has_no_limit_at_variance_zero():
     pred, target, variance = batch(N)
     variance[2] = 0.0
-    with pytest.raises(ValueError, match="variance must be positive where epsilon is 0"):
+    with pytest.raises(ValueError, match="variance must be positive if epsilon is 0"):
         biv.iv_loss(pred, target, variance)
     with pytest.raises(
         ValueError,
@@ -177,14 +177,14 @@ def test_iv_has_no_limit_at_variance_zero():
 
 def test_pairs_of_a_policy_that_reads_the_batch_do_not_add_up():
     with pytest.raises(
-        ValueError, match=r"epsilon must be a number .*MinimumBatchSize.*window\(\)"
+        ValueError, match=r"epsilon must be a number, .*MinimumBatchSize.*window\(\)"
     ):
         biv.BIVLoss(MinimumBatchSize(2)).sums(**good_arguments())
 
 
 @pytest.mark.parametrize("wrong", [lambda p, t: ((p - t) ** 2).mean(), lambda p, t: 0.0])
 def test_a_base_that_is_not_elementwise(wrong):
-    with pytest.raises(ValueError, match=r"base must return one loss an element.*\(4,\)"):
+    with pytest.raises(ValueError, match=r"base must return one loss per element.*\(4,\)"):
         biv.biv_loss(**good_arguments(), base=wrong)
 
 
@@ -245,16 +245,16 @@ def test_iv_per_output_has_no_limit_at_variance_zero():
 
 def test_windows_want_one_entry_a_micro_batch():
     loss, y = biv.BIVLoss(), torch.ones(2)
-    with pytest.raises(ValueError, match="variances must hold one entry a micro-batch, 2; got 1"):
+    with pytest.raises(ValueError, match="variances must hold one entry per micro-batch, 2; got 1"):
         loss.window([y, y], [y])
-    with pytest.raises(ValueError, match="masks must hold one entry a micro-batch, 1; got 2"):
+    with pytest.raises(ValueError, match="masks must hold one entry per micro-batch, 1; got 2"):
         loss.window([y], [y], masks=[None, None])
     with pytest.raises(ValueError, match="at least one micro-batch"):
         loss.window([], [])
     with pytest.raises(TypeError, match="variance must be a torch.Tensor; got None"):
         loss.window([y])
     for bad in ({"targets": y, "variances": [y]}, {"targets": [y], "variances": y}):
-        with pytest.raises(TypeError, match="must be a list with one tensor a micro-batch"):
+        with pytest.raises(TypeError, match="must be a list with one tensor per micro-batch"):
             loss.window(**bad)
     assert loss.window((t for t in [y, y]), (t for t in [y, y]))(y, y, y) == 0
     for size, kind in ((0, ValueError), (1.5, TypeError), (True, TypeError), ("2", TypeError)):

@@ -432,7 +432,7 @@ def test_a_policy_is_checked_on_every_batch():
         lambda schedule: train_stack(MODELS["mlp"], [member], schedule),
         lambda schedule: train_reference(MODELS["mlp"](torch.Generator()), member, schedule),
     ):
-        with pytest.raises(ValueError, match="variance must be positive where epsilon is 0"):
+        with pytest.raises(ValueError, match="variance must be positive if epsilon is 0"):
             train(Schedule(epochs=3, batch_size=2))
 
 

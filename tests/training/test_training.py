@@ -96,7 +96,7 @@ def test_a_cutoff_that_keeps_nothing_is_an_error():
         ({"seed": 1.5}, TypeError, "seed must be an integer >= 0"),
         ({"order_seed": "a"}, TypeError, "order_seed must be an integer >= 0"),
         ({"learning_rate": 0.0}, ValueError, "learning_rate must be a finite number > 0"),
-        ({"loss": biv.IVLoss(), "train": Triplets(np.zeros((2, 3)), np.zeros(2), np.zeros(2)), "test": None}, ValueError, "variance must be positive where epsilon is 0"),
+        ({"loss": biv.IVLoss(), "train": Triplets(np.zeros((2, 3)), np.zeros(2), np.zeros(2)), "test": None}, ValueError, "variance must be positive if epsilon is 0"),
         ({"train": Triplets(np.zeros((2, 3)), np.zeros(2)), "test": None}, TypeError, "variance must be a torch.Tensor; got None"),
         ({"train": Triplets(np.zeros((2, 3)), np.zeros(2), -np.ones(2)), "test": None}, ValueError, "variance must be non-negative"),
         ({"test": Triplets(np.zeros((2, 3)), np.zeros(2))}, ValueError, "test rows must have 7 features of torch.float32, like the training rows; got 3"),
@@ -238,7 +238,7 @@ def test_progress_is_for_terminals(terminal, monkeypatch):
     train_stack(MODEL, members, Schedule(epochs=1, batch_size=64))
     train_reference(MODEL(members[0].generators()[0]), members[0], Schedule(epochs=1))
     assert screen.getvalue().strip() == ""
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
     stack = Stack(MODEL, members, Schedule(epochs=30, batch_size=64))
     with progress.progress_bar(150, "2 members") as bar:
         for _ in range(3):

@@ -1,6 +1,6 @@
-"""The four losses as functions and modules, and the weights they rest on.
+"""The four losses as functions and as modules, and the weights that they use.
 
-The names are listed in `__init__.pyi`, and each is loaded when it is first used.
+The public names are listed in `__init__.pyi`. Each is loaded when it is first used.
 """
 
 from biv._utils.lazy_names import attach

@@ -1,12 +1,13 @@
-r"""One normaliser over many batches: the ranks of a process group, the micro-batches of a window.
+r"""A common normaliser for the ranks of a process group, or for the micro-batches of a window.
 
-The mean over ranks of local BIV losses is not the BIV loss of the whole batch: each rank would
-divide by its own Σ w. Here the sums are taken over all ranks first. On rank r of R
+The mean over ranks of local BIV losses is not the BIV loss of the whole batch, because each rank
+would divide by its own Σ w. Here the denominator is summed over all ranks first. The loss of rank r
+of R ranks is
 
-.. math:: L_r = R \, \frac{\sum_{k \in r} w_k \ell_k}{\sum_{\text{all}} w_k},
+.. math:: L_r = R \, \frac{\sum_{k \in r} w_k \ell_k}{\sum_{\text{all}} w_k}.
 
-so that the mean of the :math:`L_r`, and of their gradients as DistributedDataParallel averages
-them, is that of the one big batch.
+The mean of the :math:`L_r` is the loss of the whole batch. DistributedDataParallel averages the
+gradients of the ranks, which gives the gradient of that loss.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from biv._utils import validation
 from biv._utils.pages import argument_hint
 from biv.losses import weights
 from biv.losses._reduction import Labels, LossSums, Weighted
-from biv.losses._weighting import Scope, Weighting, smallest_of_each
+from biv.losses._weighting import Scope, Weighting, smallest_per_output
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -31,14 +32,14 @@ Item = TypeVar("Item")
 
 
 class Normaliser(NamedTuple):
-    """What every part of the whole divides by, and the scope its weights are taken in."""
+    """Common denominator of several batches, and the scope of their weights."""
 
     scope: Scope
     denominator: Tensor
     world_size: int
 
     def loss(self, numerator: Tensor) -> Tensor:
-        """The share of one part: over ranks they average, over micro-batches they add up."""
+        """Return the loss of one part; average it over ranks, or add it over micro-batches."""
         return LossSums(numerator * self.world_size, self.denominator.to(numerator.dtype)).value()
 
 
@@ -50,14 +51,15 @@ def normalise(
     validate_args: bool,
     per_output: bool = False,
 ) -> tuple[Normaliser, list[Weighted]]:
-    """The normaliser of all `batches` on all ranks of `group`, and the batches weighed in it.
+    """Return the normaliser of the batches of all ranks of `group`, and the weights of `batches`.
 
-    With `per_output` there is one for each output; all batches must have the same outputs.
+    With `per_output`, each output has its own normaliser, and all batches must have the same
+    number of outputs.
     """
     with torch.no_grad():
         variance = torch.cat([_variances(labels, per_output) for labels in batches])
-        given = [s for s in (labels.largest_importance for labels in batches) if s is not None]
-        importance = torch.stack(given).amax() if given else None
+        largest = [s for s in (labels.largest_importance for labels in batches) if s is not None]
+        importance = torch.stack(largest).amax() if largest else None
         if group is None:
             scope = Scope.over(
                 weighting,
@@ -70,31 +72,31 @@ def normalise(
             scope = _scope_over_ranks(
                 weighting, variance, importance, group, validate_args=validate_args
             )
-        weighed = [
+        weighted = [
             Weighted.of(weighting, labels, scope, per_output=per_output) for labels in batches
         ]
-        denominator = torch.stack([batch.denominator for batch in weighed]).sum(dim=0)
+        denominator = torch.stack([batch.denominator for batch in weighted]).sum(dim=0)
         if group is None:
-            return Normaliser(scope, denominator, 1), weighed
+            return Normaliser(scope, denominator, 1), weighted
         denominator = denominator.double()
         dist.all_reduce(denominator, dist.ReduceOp.SUM, group)
-        return Normaliser(scope, denominator, dist.get_world_size(group)), weighed
+        return Normaliser(scope, denominator, dist.get_world_size(group)), weighted
 
 
 def _variances(labels: Labels, per_output: bool) -> Tensor:
-    """Of all elements, flat; or as rows of outputs, (M, D)."""
-    variance = labels.promoted()
+    """Return the variances of all elements, flat or as rows of outputs of shape (M, D)."""
+    variance = labels.promoted_variance()
     return variance.flatten(0, -2) if per_output and variance.ndim > 1 else variance.flatten()
 
 
-def outputs_of(target: Tensor) -> tuple[int, ...]:
-    """(D,) of labels that may have several outputs; () of one output."""
+def output_shape(target: Tensor) -> tuple[int, ...]:
+    """Return (D,) for labels with two or more dimensions, otherwise ()."""
     return tuple(target.shape[-1:]) if target.ndim > 1 else ()
 
 
-def require_outputs(target: Tensor, expected: Sequence[int]) -> None:
-    """Labels with the outputs of the other batches that they share their normalisers with."""
-    if outputs_of(target) != tuple(expected):
+def check_outputs(target: Tensor, expected: Sequence[int]) -> None:
+    """Check that labels have as many outputs as the other batches of the window."""
+    if output_shape(target) != tuple(expected):
         raise ValueError(
             "target must have the same last dimension in every micro-batch of a window with "
             f"per_output=True, {expected[0] if expected else 'shape (N,)'}; "
@@ -110,29 +112,32 @@ def _scope_over_ranks(
     *,
     validate_args: bool,
 ) -> Scope:
-    look = validate_args and validation.values_are_readable()
-    own = variance.new_ones(()) if importance is None else importance
-    least, longest, _, largest = _agree(variance, own, group, failed=False, look=look)
+    check_values = validate_args and validation.values_are_readable()
+    local_importance = variance.new_ones(()) if importance is None else importance
+    smallest, most_rows, _, largest = _exchange_summary(
+        variance, local_importance, group, failed=False, check_ranks=check_values
+    )
     per_output = variance.ndim == 2
     if weighting.policy.reads_batch:
-        everything = _gather(variance.double(), int(longest), group)
+        all_variances = _gather(variance.double(), int(most_rows), group)
     elif per_output:
-        everything = smallest_of_each(variance).double().unsqueeze(0)
-        dist.all_reduce(everything, dist.ReduceOp.MIN, group)
+        all_variances = smallest_per_output(variance).double().unsqueeze(0)
+        dist.all_reduce(all_variances, dist.ReduceOp.MIN, group)
     else:
-        everything = least.reshape(1)  # all that is asked of the variances then
+        all_variances = smallest.reshape(1)  # the scope only needs the smallest one
     return Scope.over(
-        weighting, everything, largest, validate_args=validate_args, per_output=per_output
+        weighting, all_variances, largest, validate_args=validate_args, per_output=per_output
     )
 
 
-def _agree(
-    variance: Tensor, importance: Tensor, group: ProcessGroup, *, failed: bool, look: bool
+def _exchange_summary(
+    variance: Tensor, importance: Tensor, group: ProcessGroup, *, failed: bool, check_ranks: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The smallest variance, the most rows and outputs, and the largest importance: one exchange.
+    """Exchange the facts that all ranks need, in one operation.
 
-    Also carries whether a rank found its input bad, so that no rank is left waiting for it. There
-    are 0 outputs where all elements share one normaliser.
+    Returns the smallest variance, the largest number of rows, the largest number of outputs (0 if
+    all elements share one normaliser) and the largest sample weight. The exchange also carries
+    whether a rank has failed, so that no rank waits for it.
     """
     outputs = variance.shape[1] if variance.ndim == 2 else 0
     numbers = (len(variance), failed, outputs, -outputs)
@@ -144,79 +149,102 @@ def _agree(
         ]
     )
     dist.all_reduce(facts, dist.ReduceOp.MAX, group)
-    if look:
-        _require_agreement(group, *facts[2:5].tolist())
+    if check_ranks:
+        _check_ranks(group, *facts[2:5].tolist())
     return -facts[0], facts[1], facts[3], facts[5]
 
 
-def _require_agreement(group: ProcessGroup, failed: float, most: float, fewest: float) -> None:
-    """No rank has failed, and all have as many outputs; `fewest` comes with a minus sign."""
+def _check_ranks(group: ProcessGroup, failed: float, most: float, minus_fewest: float) -> None:
+    """Check that no rank has failed, and that all have the same number of outputs."""
     if failed:
         raise RuntimeError(
-            "biv: another rank of the process group found its input bad and says how; "
-            f"this one, rank {dist.get_rank(group)}, stops with it"
+            "biv: another rank of the process group got invalid input; see its error. "
+            f"Rank {dist.get_rank(group)} stops too"
         )
-    if most != -fewest:
+    if most != -minus_fewest:
         raise ValueError(
             "target must have the same last dimension on every rank with per_output=True; "
-            f"got {-fewest:g} on one and {most:g} on another (0: a single output)"
+            f"got {-minus_fewest:g} on one and {most:g} on another (0: a single output)"
         )
 
 
-def stop_together(
+def report_failure(
     weighting: Weighting, group: ProcessGroup, device: torch.device, *, validate_args: bool
 ) -> None:
-    """Take this rank's part in what the others are about to exchange, having failed.
+    """Take part in the exchange that the other ranks wait for, after this rank has failed.
 
-    Where values are looked at, the others see that it failed and stop. Where not, they get NaN.
+    With `validate_args` the other ranks then raise too. Otherwise their losses are NaN.
     """
-    nothing = torch.empty(0, dtype=torch.float64, device=device)
-    _, longest, outputs, _ = _agree(nothing, nothing.new_zeros(()), group, failed=True, look=False)
+    empty = torch.empty(0, dtype=torch.float64, device=device)
+    _, most_rows, outputs, _ = _exchange_summary(
+        empty, empty.new_zeros(()), group, failed=True, check_ranks=False
+    )
     if not validate_args:
-        nothing = nothing.reshape(0, int(outputs)) if outputs else nothing
+        empty = empty.reshape(0, int(outputs)) if outputs else empty
         if weighting.policy.reads_batch:
-            _gather(nothing, int(longest), group)
-        elif nothing.ndim == 2:
-            dist.all_reduce(smallest_of_each(nothing), dist.ReduceOp.MIN, group)
-        denominator = nothing.new_full(nothing.shape[1:], torch.nan)
+            _gather(empty, int(most_rows), group)
+        elif empty.ndim == 2:
+            dist.all_reduce(smallest_per_output(empty), dist.ReduceOp.MIN, group)
+        denominator = empty.new_full(empty.shape[1:], torch.nan)
         dist.all_reduce(denominator, dist.ReduceOp.SUM, group)
 
 
-def _gather(variance: Tensor, longest: int, group: ProcessGroup) -> Tensor:
-    """Every rank's variances, in the order of the ranks; short rows are filled with +inf, which
-    every policy passes over.
-    """  # noqa: D205
-    row = variance.new_full((longest, *variance.shape[1:]), torch.inf)
-    row[: len(variance)] = variance
-    rows = [torch.empty_like(row) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(rows, row, group)
-    return torch.cat(rows)
+def _gather(variance: Tensor, most_rows: int, group: ProcessGroup) -> Tensor:
+    """Return the variances of all ranks, in the order of the ranks.
+
+    Every rank contributes `most_rows` rows. Missing rows are +inf, which every policy ignores.
+    """
+    rows = variance.new_full((most_rows, *variance.shape[1:]), torch.inf)
+    rows[: len(variance)] = variance
+    parts = [torch.empty_like(rows) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, rows, group)
+    return torch.cat(parts)
 
 
-def require_group(group: object) -> None:
-    """A process group this process belongs to, or None for a local loss."""
+def check_group(group: object) -> None:
+    """Check that this process is a member of the group; None is valid and means a local loss."""
     if group is None:
         return
     if not dist.is_available() or not isinstance(group, dist.ProcessGroup):
-        _no_group(f"got {validation.describe(group)}")
+        _raise_invalid_group(f"got {validation.describe(group)}")
     if dist.get_rank(group) < 0:
-        _no_group("this process is not a member of the group given")
+        _raise_invalid_group("got a group that this process does not belong to")
 
 
-def _no_group(found: str) -> NoReturn:
+def _raise_invalid_group(problem: str) -> NoReturn:
     raise TypeError(
-        "process_group must be None or a torch.distributed.ProcessGroup of which this process is "
-        f"a member (torch.distributed.group.WORLD, once initialised); {found}"
+        "process_group must be None or a torch.distributed.ProcessGroup that this process belongs "
+        f"to (torch.distributed.group.WORLD, after init_process_group); {problem}"
         f"{argument_hint('process_group')}"
     )
 
 
 def accumulation_windows(batches: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Successive lists of `size` batches; the last holds what remains.
+    """Iterate over successive lists of `size` batches; the last list may be shorter.
 
-    Example:
-        >>> list(accumulation_windows(["a", "b", "c", "d", "e"], 2))
-        [['a', 'b'], ['c', 'd'], ['e']]
+    Parameters
+    ----------
+    batches : iterable
+        Micro-batches, such as a DataLoader.
+    size : int
+        Number of micro-batches per optimizer step, at least 1.
+
+    Returns
+    -------
+    iterator of list
+        Lists of `size` micro-batches. The last list holds the remaining ones.
+
+    Raises
+    ------
+    TypeError
+        If `size` is not an integer.
+    ValueError
+        If `size` is below 1.
+
+    Examples
+    --------
+    >>> list(accumulation_windows(["a", "b", "c", "d", "e"], 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
     """
     return _windows(batches, validation.integer("size", size, at_least=1))
 

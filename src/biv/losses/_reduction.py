@@ -1,7 +1,7 @@
-"""From labels to weights to the pair (Σ wℓ, denominator): what every loss is built on.
+"""Computation of weights and of the pair (Σ wℓ, denominator), from which every loss is made.
 
-A batch, an accumulation window and a group of ranks differ only in what is summed before the one
-division.
+A batch, an accumulation window and a group of ranks differ only in the elements that are summed
+before the one division.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from biv._utils import arrays, validation
 from biv._utils.pages import argument_hint, page_hint
-from biv.losses._weighting import Scope, Weighting, total
+from biv.losses._weighting import Scope, Weighting, sum_elements
 
 Base: TypeAlias = str | Callable[[Tensor, Tensor], Tensor]
 
@@ -28,23 +28,32 @@ BASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-# What stands for an element that does not count. At these the usual losses are finite, unlike at
-# 0 and 0: logarithms, ratios and roots of either and of their difference.
+# Values that replace an unused element. Logarithms, ratios and roots of them and of their
+# difference are finite, which they would not be at 0 and 0.
 NEUTRAL_PRED, NEUTRAL_TARGET = 0.5, 1.0
 
-_ORDINARY = (Tensor, torch.nn.Parameter)
+_PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 
 
 class LossSums(NamedTuple):
-    """The pair behind a loss. Pairs of one ε add up, with + or sum(); the loss is their quotient.
+    """Pair of sums whose quotient is a loss.
 
-    With `per_output`, both are of shape (D,), and the loss is the mean of the D quotients.
+    Pairs that were computed with the same ε can be added, with + or sum(). The quotient of the sum
+    is the loss of all their elements together.
 
-    Example:
-        >>> one = LossSums(torch.tensor(6.0), torch.tensor(2.0))
-        >>> other = LossSums(torch.tensor(4.0), torch.tensor(3.0))
-        >>> (one + other).value()
-        tensor(2.)
+    Attributes
+    ----------
+    numerator : Tensor of shape () or (D,)
+        Σ wℓ, the weighted sum of the elementwise losses. It has shape (D,) with `per_output`.
+    denominator : Tensor of the same shape
+        Σ w, or the number of elements used for IV.
+
+    Examples
+    --------
+    >>> first = LossSums(torch.tensor(6.0), torch.tensor(2.0))
+    >>> second = LossSums(torch.tensor(4.0), torch.tensor(3.0))
+    >>> (first + second).value()
+    tensor(2.)
     """
 
     numerator: Tensor
@@ -56,12 +65,12 @@ class LossSums(NamedTuple):
         return LossSums(self.numerator + other.numerator, self.denominator + other.denominator)
 
     def __radd__(self, other: object) -> LossSums:
-        return self if other == 0 else NotImplemented  # where sum() starts
+        return self if other == 0 else NotImplemented  # sum() starts at 0
 
     def value(self) -> Tensor:
-        """Numerator / denominator; 0, still attached to the graph, where nothing is left.
+        """Return numerator / denominator, or 0, attached to the graph, if no element is used.
 
-        Outputs of which nothing is left do not count in the mean over outputs.
+        With `per_output`, return the mean over the outputs that have used elements.
         """
         each = self.numerator / torch.where(self.denominator == 0, 1.0, self.denominator)
         if not each.ndim:
@@ -70,15 +79,20 @@ class LossSums(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """One batch of labels, checked and of one shape.
+    """Checked labels of one batch, all of the same shape.
 
-    An element that must not count (masked out, a NaN target, an infinite variance, a sample weight
-    of 0) has variance +inf here, to which every weighting gives weight 0: one mechanism for all.
+    The variance of every unused element is set to +inf, because every weighting gives it weight 0.
+    Unused are elements that are masked out or have a NaN target, an infinite variance or a sample
+    weight of 0.
 
-    Attributes:
-        target: In the dtype to compute in.
-        variance: In the dtype it was given in, in which a cutoff is decided.
-        sample_weight: In the dtype to compute in.
+    Attributes
+    ----------
+    target : Tensor
+        Labels, in the dtype of the computation.
+    variance : Tensor
+        Variances in the dtype of the argument, so that a cutoff compares the values passed.
+    sample_weight : Tensor or None
+        Sample weights, in the dtype of the computation.
     """
 
     target: Tensor
@@ -87,7 +101,7 @@ class Labels(NamedTuple):
 
     @property
     def largest_importance(self) -> Tensor | None:
-        """The largest sample weight in use, 0 of none; None if all elements matter alike."""
+        """The largest sample weight, or 0 of an empty batch; None without sample weights."""
         s = self.sample_weight
         if s is None:
             return None
@@ -102,65 +116,65 @@ class Labels(NamedTuple):
         sample_weight: Tensor | None = None,
         validate_args: bool = True,
     ) -> Labels:
-        """Labels from what a caller passed; values are looked at only if `validate_args`.
+        """Return checked labels; values are checked only if `validate_args`.
 
-        The variance of an element that does not count anyway is not looked at.
+        The variances of elements that are unused for another reason are not checked.
         """
-        look = validate_args and validation.values_are_readable()
+        check_values = validate_args and validation.values_are_readable()
         validation.floating_tensor("target", target)
         dtype = arrays.at_least_float32(target.dtype)
         used = ~target.isnan()
         if mask is not None:
-            used = used & _beside_target("mask", validation.bool_tensor("mask", mask), target)
-        if look:
-            good = target.isfinite() | ~used
-            validation.check_elements("target", target, good, "finite, or NaN where it is missing")
+            used = used & _expand_to_target("mask", validation.bool_tensor("mask", mask), target)
+        if check_values:
+            valid = target.isfinite() | ~used
+            validation.check_elements("target", target, valid, "finite, or NaN where it is missing")
         if sample_weight is not None:
             importance = _weight_argument("sample_weight", sample_weight, target)
-            if look:
-                good = (sample_weight >= 0) & sample_weight.isfinite()
-                good = good | ~_spoken_for(sample_weight, used)
-                validation.check_elements("sample_weight", sample_weight, good, "finite and >= 0")
+            if check_values:
+                valid = (sample_weight >= 0) & sample_weight.isfinite()
+                valid = valid | ~_used_entries(sample_weight, used)
+                validation.check_elements("sample_weight", sample_weight, valid, "finite and >= 0")
             dtype = torch.promote_types(dtype, importance.dtype)
             used = used & (importance > 0)
             sample_weight = torch.where(used, importance.to(dtype), 0.0)
         if variance is None:
-            own = target.new_zeros(()).expand(target.shape)
+            expanded = target.new_zeros(()).expand(target.shape)
         else:
-            own = _weight_argument("variance", variance, target)
-            if look:
-                good = (variance >= 0) | ~_spoken_for(variance, used)
-                validation.check_elements("variance", variance, good, "non-negative and not NaN")
-            dtype = torch.promote_types(dtype, own.dtype)
+            expanded = _weight_argument("variance", variance, target)
+            if check_values:
+                valid = (variance >= 0) | ~_used_entries(variance, used)
+                validation.check_elements("variance", variance, valid, "non-negative and not NaN")
+            dtype = torch.promote_types(dtype, expanded.dtype)
             if sample_weight is not None:
-                sample_weight = torch.where(own.isfinite(), sample_weight, 0.0)
-        return cls(target.to(dtype), torch.where(used, own, torch.inf), sample_weight)
+                sample_weight = torch.where(expanded.isfinite(), sample_weight, 0.0)
+        return cls(target.to(dtype), torch.where(used, expanded, torch.inf), sample_weight)
 
-    def promoted(self) -> Tensor:
-        """The variance in the dtype to compute in."""
+    def promoted_variance(self) -> Tensor:
+        """Return the variance in the dtype of the computation."""
         return self.variance.to(self.target.dtype)
 
 
 def _weight_argument(name: str, value: object, target: Tensor) -> Tensor:
     tensor = validation.floating_tensor(name, value)
     validation.check_no_grad(name, tensor)
-    return _beside_target(name, tensor, target)
+    return _expand_to_target(name, tensor, target)
 
 
-def _beside_target(name: str, value: Tensor, target: Tensor) -> Tensor:
+def _expand_to_target(name: str, value: Tensor, target: Tensor) -> Tensor:
     validation.check_same_device(name, value, "target", target)
     return validation.expanded(name, value, "target", target)
 
 
-def _spoken_for(argument: Tensor, used: Tensor) -> Tensor:
-    """Which entries of an argument, in the shape it was given, belong to an element in use."""
+def _used_entries(argument: Tensor, used: Tensor) -> Tensor:
+    """Return which entries of an argument, in its own shape, belong to a used element."""
     return used if argument.shape == used.shape else used.any(dim=1, keepdim=True)
 
 
 class Weighted(NamedTuple):
-    """Labels and the weights of each, 0 where an element does not count.
+    """Labels with their weights, which are 0 for unused elements.
 
-    The denominator is 0-d, or (D,) if each output has its own.
+    The denominator has shape (), or (D,) if each output has its own.
     """
 
     target: Tensor
@@ -171,7 +185,7 @@ class Weighted(NamedTuple):
     def of(
         cls, weighting: Weighting, labels: Labels, scope: Scope, *, per_output: bool = False
     ) -> Weighted:
-        """Weigh one batch in a scope that may be wider than it."""
+        """Compute the weights of one batch in a scope that may include other batches."""
         dtype = labels.target.dtype
         w = weighting.weights(labels.variance, scope.cast(dtype), dtype)
         unit = None if scope.importance is None else scope.importance.to(dtype)
@@ -179,61 +193,72 @@ class Weighted(NamedTuple):
             w = w * (labels.sample_weight if unit is None else labels.sample_weight / unit)
         elif unit is not None:
             w = w / unit
-        denominator = total(weighting.counted(labels.variance, w), per_output).to(w.dtype)
+        terms = weighting.denominator_terms(labels.variance, w)
+        denominator = sum_elements(terms, per_output).to(w.dtype)
         if unit is not None and not weighting.is_relative:
             denominator = denominator / unit
         return cls(labels.target, w, denominator)
 
-    def joined(self) -> Weighted:
-        """The same loss in weights that share one denominator, whatever each output has."""
+    def with_common_denominator(self) -> Weighted:
+        """Return weights for the same loss with one denominator for all outputs."""
         if not self.denominator.ndim:
             return self
-        left = self.denominator != 0
-        w = self.weights / torch.where(left, self.denominator, 1.0)
-        return Weighted(self.target, w, left.sum().to(w.dtype))
+        has_elements = self.denominator != 0
+        w = self.weights / torch.where(has_elements, self.denominator, 1.0)
+        return Weighted(self.target, w, has_elements.sum().to(w.dtype))
 
     def sums(self, base: Base, pred: Tensor) -> LossSums:
-        """The pair of this batch alone."""
+        """Return the pair of this batch alone."""
         return LossSums(self.numerator(base, pred), self.denominator)
 
     def numerator(self, base: Base, pred: Tensor) -> Tensor:
-        """Σ wℓ. Whatever an element of weight 0 holds, it reaches no sum and no gradient."""
-        counts = self.weights > 0
+        """Return Σ wℓ; elements of weight 0 affect neither the sum nor its gradient."""
+        used = self.weights > 0
         dtype = torch.promote_types(pred.dtype, self.weights.dtype)
-        pred = torch.where(counts, pred.to(dtype), NEUTRAL_PRED)
-        target = torch.where(counts, self.target.to(dtype), NEUTRAL_TARGET)
-        return total(self.weights * elementwise(base, pred, target), self.denominator.ndim > 0)
+        pred = torch.where(used, pred.to(dtype), NEUTRAL_PRED)
+        target = torch.where(used, self.target.to(dtype), NEUTRAL_TARGET)
+        loss = elementwise(base, pred, target)
+        return sum_elements(self.weights * loss, self.denominator.ndim > 0)
 
 
 def elementwise(base: Base, pred: Tensor, target: Tensor) -> Tensor:
-    """ℓ(pred, target) without a reduction."""
+    """Return ℓ(pred, target) without a reduction."""
     loss = resolve_base(base)(pred, target)
     if not isinstance(loss, Tensor) or loss.shape != pred.shape:
         raise ValueError(
-            f"base must return one loss an element, a tensor of shape {tuple(pred.shape)} "
-            f"(as reduction='none' does); got {validation.describe(loss)}{argument_hint('base')}"
+            f"base must return one loss per element, a tensor of shape {tuple(pred.shape)} "
+            f"(as with reduction='none'); got {validation.describe(loss)}{argument_hint('base')}"
         )
     return loss
 
 
 def resolve_base(base: object) -> Callable[[Tensor, Tensor], Tensor]:
-    """The elementwise loss of a name, or the callable itself."""
+    """Return the elementwise loss with this name, or the callable itself."""
     if isinstance(base, str) and base in BASES:
         return BASES[base]
     if callable(base):
         return base
     names = ", ".join(repr(name) for name in BASES)
     raise ValueError(
-        f"base must be one of {names} or a callable giving elementwise losses; "
+        f"base must be one of {names} or a callable that returns elementwise losses; "
         f"got {validation.describe(base)}{argument_hint('base')}"
     )
 
 
 @dataclass(frozen=True)
 class LossFormula:
-    """A loss: how labels are weighed, what is averaged, and whether values are looked at.
+    """A loss with its settings.
 
-    With `per_output` it is the mean of the losses of the outputs, each with its own normaliser.
+    Attributes
+    ----------
+    weighting : Weighting
+        Weights and denominator.
+    base : str or callable, default="mse"
+        Elementwise loss ℓ.
+    validate_args : bool, default=True
+        Whether to check values.
+    per_output : bool, default=False
+        Whether each output has its own normaliser; the loss is then the mean over outputs.
     """
 
     weighting: Weighting
@@ -251,10 +276,10 @@ class LossFormula:
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Labels:
-        """The labels of one batch, checked."""
+        """Return the checked labels of one batch."""
         if variance is None and not self.weighting.variance_is_optional:
             raise TypeError(
-                "variance must be a torch.Tensor; got None: only the L2 loss can do without"
+                "variance must be a torch.Tensor; got None: only the L2 loss works without one"
                 f"{page_hint('loss')}"
             )
         return Labels.checked(target, variance, mask, sample_weight, self.validate_args)
@@ -266,13 +291,14 @@ class LossFormula:
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Weighted:
-        """The weights of one batch that shares its normaliser with no other."""
-        return self._weigh(self.labels(target, variance, mask, sample_weight)).joined()
+        """Return the weights of one batch that has its own normaliser."""
+        labels = self.labels(target, variance, mask, sample_weight)
+        return self._weigh(labels).with_common_denominator()
 
     def _weigh(self, labels: Labels, *, absolute: bool = False) -> Weighted:
         scope = Scope.over(
             self.weighting,
-            labels.promoted(),
+            labels.promoted_variance(),
             None if absolute else labels.largest_importance,
             validate_args=self.validate_args,
             per_output=self.per_output,
@@ -287,17 +313,18 @@ class LossFormula:
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> LossSums:
-        """The pair of one batch, which adds up with those of others."""
-        require_pred(pred, target)
+        """Return the pair of one batch, which can be added to the pairs of other batches."""
+        check_pred(pred, target)
         labels = self.labels(target, variance, mask, sample_weight)
-        weighed = self._weigh(labels, absolute=True)
-        look = sample_weight is not None and self.validate_args and validation.values_are_readable()
-        if look and not bool(weighed.denominator.isfinite().all()):
+        weighted = self._weigh(labels, absolute=True)
+        may_overflow = sample_weight is not None
+        check_values = may_overflow and self.validate_args and validation.values_are_readable()
+        if check_values and not bool(weighted.denominator.isfinite().all()):
             raise ValueError(
-                "sample_weight must be such that the sum of all weights is finite in "
-                f"{weighed.weights.dtype}; got an overflow: divide it by its largest"
+                "sample_weight must be small enough for the sum of all weights to be finite in "
+                f"{weighted.weights.dtype}; got an overflow: divide it by its largest value"
             )
-        return weighed.sums(self.base, pred)
+        return weighted.sums(self.base, pred)
 
     def value(
         self,
@@ -307,46 +334,47 @@ class LossFormula:
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The loss of such a batch, a 0-d tensor."""
+        """Return the loss of one batch, a tensor of shape ()."""
         if mask is None and sample_weight is None and self.weighting.has_plain_weights:
-            loss = self._value_of_plain_labels(pred, target, variance)
+            loss = self._value_if_plain(pred, target, variance)
             if loss is not None:
                 return loss
-        require_pred(pred, target)
+        check_pred(pred, target)
         labels = self.labels(target, variance, mask, sample_weight)
         return self._weigh(labels).sums(self.base, pred).value()
 
-    def _value_of_plain_labels(
+    def _value_if_plain(
         self, pred: Tensor, target: Tensor, variance: Tensor | None
     ) -> Tensor | None:
-        """The loss where nothing has to be left out, in as few passes as torch's weighted MSE.
+        """Return the loss if no element has to be left out, otherwise None.
 
-        It is tried first, and what cannot be plain shows in the result: a NaN, an infinity or a
-        zero among the labels, variances or predictions leaves no finite value, but for σ² = +inf,
-        whose weight is 0 as it should be. Then None is returned, and the general way is taken. Only
-        on the CPU, where looking at a value waits for nothing.
+        This is a fast path, with as few passes over the data as torch's weighted MSE. It is tried
+        first, and its result shows whether it applies: a NaN or an infinity among the labels and
+        predictions, or a NaN or a zero among the variances, makes the result infinite or NaN. A
+        variance of +inf gets weight 0, which is correct. The path is only used on the CPU, where
+        reading a value does not synchronise with a device.
         """
-        if variance is None or self.per_output or not _are_ordinary(pred, target, variance):
+        if variance is None or self.per_output or not _are_plain(pred, target, variance):
             return None
         if not isinstance(self.base, str) and not math.isfinite((target + variance).sum().item()):
-            return None  # a base of the user's may hide a NaN, or have a gradient of 0 times NaN
+            return None  # a user's base may hide a NaN, or have a gradient of 0 times NaN
         if self.validate_args and not bool(variance.amin() >= 0):
             return None
         w = self.weighting.plain_weights(variance)
         total = w.sum()
-        # Weights are absolute here; far from 1 they would cost digits or overflow.
+        # These weights are absolute. Far from 1, they could overflow or lose digits.
         if not 1e-15 < total.item() < 1e15:
             return None
         loss = (w * elementwise(self.base, pred, target)).sum() / total
         return loss if math.isfinite(loss.item()) else None
 
 
-def _are_ordinary(pred: Tensor, target: Tensor, variance: Tensor) -> bool:
-    """Whether these are CPU tensors of one shape and one dtype, whose values may be looked at."""
+def _are_plain(pred: Tensor, target: Tensor, variance: Tensor) -> bool:
+    """Return whether these are CPU tensors of one shape and dtype with readable values."""
     return (
-        type(pred) in _ORDINARY  # fake tensors and other subclasses may hold no values
-        and type(target) in _ORDINARY
-        and type(variance) in _ORDINARY
+        type(pred) in _PLAIN_TYPES  # fake tensors and other subclasses may hold no values
+        and type(target) in _PLAIN_TYPES
+        and type(variance) in _PLAIN_TYPES
         and pred.shape == target.shape == variance.shape
         and pred.dtype == target.dtype == variance.dtype
         and pred.dtype in (torch.float32, torch.float64)
@@ -360,8 +388,8 @@ def _are_ordinary(pred: Tensor, target: Tensor, variance: Tensor) -> bool:
     )
 
 
-def require_pred(pred: object, target: Tensor) -> None:
-    """A floating-point prediction of exactly the target's shape, on its device."""
+def check_pred(pred: object, target: Tensor) -> None:
+    """Check that a prediction has a floating-point dtype and the shape and device of the target."""
     tensor = validation.floating_tensor("pred", pred)
     validation.floating_tensor("target", target)
     validation.check_same_device("pred", tensor, "target", target)

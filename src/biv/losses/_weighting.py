@@ -1,4 +1,4 @@
-"""The weightings: what tells L2, IV, BIV and Cutoff apart, in two methods each."""
+"""The weights and denominators of L2, IV, BIV and Cutoff."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from biv._utils.pages import argument_hint
 from biv.epsilon import EpsilonPolicy, Fixed
 from biv.losses import weights
 
-ORDINARY_IMPORTANCE = 1e-18, 1e18  # of the largest sample weight: float32 can sum such
+ORDINARY_IMPORTANCE = 1e-18, 1e18  # range of the largest sample weight that float32 can sum
 
 
-def total(elements: Tensor, per_output: bool) -> Tensor:
-    """The sum of all elements, 0-d; or of each output, (D,), if there are two or more dimensions.
+def sum_elements(elements: Tensor, per_output: bool) -> Tensor:
+    """Return the sum of all elements, or of each output, as a tensor of shape () or (D,).
 
-    The outputs are the last dimension; a tensor of fewer than two has one output.
+    The outputs are the last dimension. A tensor with fewer than two dimensions has one output.
     """
     if per_output and elements.ndim > 1:
         return elements.flatten(0, -2).sum(dim=0)
@@ -28,13 +28,18 @@ def total(elements: Tensor, per_output: bool) -> Tensor:
 
 
 class Scope(NamedTuple):
-    """What is resolved once over everything that shares a normaliser, before any weight.
+    """Values shared by all elements with one normaliser, computed before the weights.
 
-    With one normaliser per output, `smallest_variance` is (D,), and so is ε if it is read from the
-    batch.
-
-    Sample weights are divided by `importance`, a number of which every loss is independent. It is 1
-    but where their sums would overflow or lose digits, and None where there are no sample weights.
+    Attributes
+    ----------
+    epsilon : float or Tensor
+        ε; of shape (D,) if each output has its own normaliser and ε depends on the batch.
+    smallest_variance : Tensor
+        Smallest variance, +inf if no element is used; of shape (D,) if each output has its own
+        normaliser.
+    importance : Tensor or None, default=None
+        Number that sample weights are divided by, which does not change any loss. It is 1 unless
+        their sums would overflow or lose digits, and None without sample weights.
     """
 
     epsilon: float | Tensor
@@ -51,92 +56,96 @@ class Scope(NamedTuple):
         validate_args: bool,
         per_output: bool = False,
     ) -> Scope:
-        """The scope of these variances; +inf as the smallest where nothing is left."""
-        look = validate_args and validation.values_are_readable()
+        """Return the scope of these variances."""
+        check_values = validate_args and validation.values_are_readable()
         if per_output and variance.ndim > 1:
             rows = variance.flatten(0, -2)
-            epsilon = _epsilon_of_each(weighting.policy, rows, look=look)
-            scope = cls(epsilon, smallest_of_each(rows))
+            epsilon = _epsilon_per_output(weighting.policy, rows, check_values=check_values)
+            scope = cls(epsilon, smallest_per_output(rows))
         else:
-            if look:
+            if check_values:
                 weighting.policy.check(variance)
             scope = cls(weighting.policy.resolve(variance), weights.smallest_variance(variance))
         if largest_importance is not None:
-            scope = scope._replace(importance=_unit(largest_importance))
-        if look:
+            scope = scope._replace(importance=_importance_unit(largest_importance))
+        if check_values:
             weighting.check(scope)
             if largest_importance is not None and not weighting.is_relative:
-                _require_finite_products(scope, largest_importance)
+                _check_products_finite(scope, largest_importance)
         return scope
 
     def cast(self, dtype: torch.dtype) -> Scope:
-        """The scope for weights of a dtype, which an ε per output would otherwise promote."""
+        """Return the scope with its ε per output in a dtype, so that it promotes no weight."""
         if isinstance(self.epsilon, Tensor) and self.epsilon.ndim:
             return self._replace(epsilon=self.epsilon.to(dtype))
         return self
 
 
-def _unit(largest: Tensor) -> Tensor:
-    """What to divide sample weights by, for the largest to be in the ordinary range: mostly 1."""
+def _importance_unit(largest: Tensor) -> Tensor:
+    """Return the divisor that brings the largest sample weight into the ordinary range."""
     tiny, huge = ORDINARY_IMPORTANCE
     unit = (largest / huge).clamp(min=1.0) * (largest / tiny).clamp(max=1.0)
     return torch.where(largest > 0, unit, 1.0)
 
 
-def smallest_of_each(rows: Tensor) -> Tensor:
-    """The smallest variance of each output, (D,); +inf of none."""
+def smallest_per_output(rows: Tensor) -> Tensor:
+    """Return the smallest variance of each output, of shape (D,); +inf if there are no rows."""
     return rows.amin(dim=0) if len(rows) else rows.new_full(rows.shape[1:], torch.inf)
 
 
-def _epsilon_of_each(policy: EpsilonPolicy, rows: Tensor, *, look: bool) -> float | Tensor:
+def _epsilon_per_output(
+    policy: EpsilonPolicy, rows: Tensor, *, check_values: bool
+) -> float | Tensor:
     if not policy.reads_batch:
         return policy.resolve(rows)
-    found = []
+    epsilons = []
     for output in rows.unbind(dim=1):
-        if look:
+        if check_values:
             policy.check(output)
-        found.append(torch.as_tensor(policy.resolve(output), dtype=rows.dtype, device=rows.device))
-    return torch.stack(found) if found else rows.new_zeros(0)
+        epsilon = policy.resolve(output)
+        epsilons.append(torch.as_tensor(epsilon, dtype=rows.dtype, device=rows.device))
+    return torch.stack(epsilons) if epsilons else rows.new_zeros(0)
 
 
 class Weighting(ABC):
-    """What tells one loss from another: its weights and its denominator."""
+    """Weights and denominator of a loss."""
 
     policy: EpsilonPolicy
     variance_is_optional = False
-    is_relative = True  # whether a common factor of all weights is free
+    is_relative = True  # whether a common factor of all weights leaves the loss unchanged
 
     @property
     def has_plain_weights(self) -> bool:
-        """Whether :meth:`plain_weights` may be called."""
+        """Whether :meth:`plain_weights` is implemented for these settings."""
         return False
 
     def plain_weights(self, variance: Tensor) -> Tensor:
-        """Weights of a batch in which every label counts: without a scope, in fewer passes.
+        """Return the weights of a batch in which every label is used.
 
-        They are absolute, so that they may overflow, and the denominator is their sum.
+        It needs no scope and makes fewer passes over the data. The weights are absolute, so that
+        they may overflow, and the denominator is their sum.
         """
         raise NotImplementedError
 
     @abstractmethod
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
-        """W in the dtype asked for; 0 where the variance is +inf."""
+        """Return the weights in a dtype; they are 0 where the variance is +inf."""
 
-    def counted(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
-        """What each element adds to the denominator: w, or what stands for it."""
+    def denominator_terms(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the term that each element adds to the denominator."""
         return w
 
     def check(self, scope: Scope) -> None:  # noqa: B027
-        """Raise if these labels have no finite loss; called where arguments are validated."""
+        """Raise ValueError if the loss of these labels would not be finite."""
 
     def additive(self) -> Weighting:
-        """The same loss in weights that do not depend on the batch, so that its pairs add up."""
+        """Return the same loss with weights that do not depend on the batch."""
         return self
 
 
 @dataclass(frozen=True)
 class L2(Weighting):
-    """w = 1, divided by Σ w."""
+    """Weight 1, normalised by Σ w."""
 
     policy = Fixed(0.0)
     variance_is_optional = True
@@ -147,7 +156,7 @@ class L2(Weighting):
 
 @dataclass(frozen=True)
 class Cutoff(Weighting):
-    """w = 1 where σ² < C, divided by Σ w."""
+    """Weight 1 where σ² < C, normalised by Σ w."""
 
     threshold: float | Tensor
     policy = Fixed(0.0)
@@ -161,7 +170,7 @@ class Cutoff(Weighting):
 
 @dataclass(frozen=True)
 class IV(Weighting):
-    """w = 1/(σ²+ε), divided by the number of elements used."""
+    """Weight 1/(σ²+ε), divided by the number of elements used."""
 
     policy: EpsilonPolicy
     is_relative = False
@@ -169,27 +178,28 @@ class IV(Weighting):
     def weights(self, variance: Tensor, scope: Scope, dtype: torch.dtype) -> Tensor:
         return 1.0 / (variance.to(dtype) + scope.epsilon)
 
-    def counted(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
+    def denominator_terms(self, variance: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002
         return variance.isfinite()
 
     def check(self, scope: Scope) -> None:
-        _require_finite_weights(
-            scope, "pass an epsilon > 0, or use the BIV loss, which has a limit"
+        _check_weights_finite(
+            scope, "pass an epsilon > 0, or use the BIV loss, which is finite there"
         )
 
 
 @dataclass(frozen=True)
 class BIV(Weighting):
-    """w = 1/(σ²+ε), divided by Σ w; computed as w/max(w), so that no scale of σ² overflows.
+    """Weight 1/(σ²+ε), normalised by Σ w.
 
-    With ε = 0 and a variance of 0, w/max(w) is its limit: 1 at the zeros and 0 elsewhere.
+    It is computed as w/max(w), so that it does not overflow at any scale of σ². If ε and the
+    smallest variance are both 0, w/max(w) is its limit: 1 where σ² is 0, and 0 elsewhere.
     """
 
     policy: EpsilonPolicy
 
     @property
     def has_plain_weights(self) -> bool:
-        """Whether ε is known without the batch."""
+        """Whether ε does not depend on the batch."""
         return not self.policy.reads_batch
 
     def plain_weights(self, variance: Tensor) -> Tensor:
@@ -205,7 +215,7 @@ class BIV(Weighting):
 
 @dataclass(frozen=True)
 class AbsoluteBIV(Weighting):
-    """BIV in weights not divided by their largest, so that pairs of many batches add up."""
+    """BIV with weights that are not divided by their maximum, so that pairs can be added."""
 
     policy: EpsilonPolicy
 
@@ -215,30 +225,30 @@ class AbsoluteBIV(Weighting):
     def check(self, scope: Scope) -> None:
         if self.policy.reads_batch:
             raise ValueError(
-                "epsilon must be a number for pairs of different batches to add up; "
-                f"got {self.policy}: use window(), which resolves it once on all of them"
+                "epsilon must be a number, so that the pairs of different batches can be added; "
+                f"got {self.policy}: use window(), which resolves it once for all batches"
                 f"{argument_hint('epsilon')}"
             )
-        _require_finite_weights(scope, "pass an epsilon > 0, or use window(), which has a limit")
+        _check_weights_finite(scope, "pass an epsilon > 0, or use window(), which is finite there")
 
 
-def _require_finite_products(scope: Scope, largest: Tensor) -> None:
+def _check_products_finite(scope: Scope, largest: Tensor) -> None:
     least = (scope.smallest_variance + scope.epsilon).to(largest.dtype)
-    if bool((largest / _unit(largest) / least).isinf().any()):
+    if bool((largest / _importance_unit(largest) / least).isinf().any()):
         raise ValueError(
             "sample_weight / (variance + epsilon) must be finite; got a sample_weight of "
-            f"{float(largest):g} beside a smallest variance + epsilon of {float(least.min()):g}: "
+            f"{float(largest):g} and a smallest variance + epsilon of {float(least.min()):g}: "
             "pass a larger epsilon, or smaller sample weights"
         )
 
 
-def _require_finite_weights(scope: Scope, remedy: str) -> None:
+def _check_weights_finite(scope: Scope, remedy: str) -> None:
     least = scope.smallest_variance + scope.epsilon
     infinite = (1.0 / least).isinf()
     if bool(infinite.any()):
         variance = scope.smallest_variance[infinite][0].item()
         raise ValueError(
-            "variance must be positive where epsilon is 0, for 1/(variance + epsilon) to be "
+            "variance must be positive if epsilon is 0, because 1/(variance + epsilon) must be "
             f"finite; got variance {variance:g} and epsilon "
             f"{float(least[infinite][0]) - variance:g}: {remedy}{argument_hint('epsilon')}"
         )

@@ -1,6 +1,7 @@
-r"""The losses, as functions; :mod:`biv.losses.modules` has the same four as modules.
+r"""The four losses as functions; :mod:`biv.losses.modules` has the same losses as modules.
 
-Every loss is weights → the pair (Σ wℓ, denominator) → one division:
+Every loss computes a weight w per label, then the pair (Σ wℓ, denominator), and divides once. Here
+ℓ is the elementwise loss, by default the squared error.
 
 ====== =================== ======================
 loss   weight of a label   denominator
@@ -11,25 +12,24 @@ BIV    1/(σ²+ε)            Σ w
 Cutoff 1 if σ² < C, else 0 Σ w
 ====== =================== ======================
 
-Common to all of them:
+All losses have these properties in common:
 
-- `pred`, `target` and `variance` have equal shapes of any rank, or `variance` is (N, 1) beside
-  (N, D); the same for `mask` and `sample_weight`. Nothing else is broadcast.
-- There is one normaliser over all elements, so that outputs of small σ² outweigh the others. With
+- `pred`, `target` and `variance` have equal shapes of any rank, or `variance` is (N, 1) for labels
+  of shape (N, D). The same holds for `mask` and `sample_weight`. Nothing else is broadcast.
+- All elements share one normaliser, so that outputs of small σ² outweigh the others. With
   ``per_output=True`` each output (an index of the last of two or more dimensions) has its own, and
-  the loss is the mean of the outputs' losses; ε policies that read the batch read each output by
-  itself, and an output with nothing left does not count in the mean.
-- σ² is the variance of the label, **not** its standard deviation, in squared label units. 0 is a
-  trusted label; +inf one to ignore. It must not require grad.
-- A NaN in `target` is a missing label. What is missing, masked out (`mask` is True for the elements
-  to use) or of infinite variance is removed from both sums, and nothing of it reaches a gradient.
-- `sample_weight` (>= 0) says how much an element matters; it multiplies the weight. 0 removes the
-  element.
-- Where nothing is left the loss is 0, attached to the graph, with zero gradients.
+  the loss is the mean of the outputs' losses. A policy for ε that reads the batch then reads each
+  output separately, and an output without used elements does not count in the mean.
+- `variance` is the variance σ² of the label in squared label units, **not** the standard deviation.
+  0 marks an exact label, +inf a label to ignore. It must not require grad.
+- An element is left out if its target is NaN (missing), its variance is infinite, its
+  `sample_weight` is 0, or its `mask` is False. It then affects neither the loss nor any gradient.
+- `sample_weight` (>= 0) multiplies the weight of an element.
+- If no element is used, the loss is 0. It is attached to the graph and has zero gradients.
 - Half precision is computed, and returned, in float32.
-- `validate_args` looks at the values (negative or NaN variances, ...) and so may synchronise with a
+- `validate_args` checks values, such as negative or NaN variances. The check may synchronise with a
   device. It is skipped while compiling and inside `torch.func` transforms. Shapes, dtypes and
-  devices are checked always.
+  devices are always checked.
 """
 
 from __future__ import annotations
@@ -53,26 +53,54 @@ def l2_loss(
 ) -> Tensor:
     r"""Mean squared error, :math:`\frac{1}{K} \sum_k (f_k - \tilde y_k)^2`.
 
-    Args:
-        pred: f, the predictions.
-        target: ỹ, the noisy labels; NaN where one is missing.
-        variance: σ² of each label. Used only to leave out labels of infinite variance.
-        mask: True for the elements to use.
-        sample_weight: Importance of each element, >= 0; its sum then replaces K.
-        per_output: Whether each output, an index of the last of two or more dimensions, has a
-            normaliser of its own: the loss is then the mean of the outputs' losses.
-        validate_args: Whether to look at the values.
+    Here f is the prediction, ỹ the label and K the number of elements used.
 
-    Returns:
-        A 0-d tensor.
+    Parameters
+    ----------
+    pred : Tensor of any shape
+        Predictions f, in label units.
+    target : Tensor of the shape of `pred`
+        Noisy labels ỹ, in label units. NaN marks a missing label.
+    variance : Tensor of the shape of `pred`, or (N, 1) for (N, D), default=None
+        Noise variance σ² of each label. It is only used to leave out labels of infinite variance;
+        pass it if there are any.
+    mask : bool Tensor, default=None
+        True for the elements to use; None uses all. Pass it if a batch is padded.
+    sample_weight : Tensor, default=None
+        Importance of each element, >= 0; the sum of them replaces K. None means 1.
+        Pass it if some elements matter more for a reason other than their noise.
+    per_output : bool, default=False
+        Whether each output, an index of the last dimension, has its own normaliser. The loss is
+        then the mean of the outputs' losses. Set it to True if outputs differ in unit or in the
+        size of their variances.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Identities: it is ``F.mse_loss(pred, target)``, whatever the variances, if all are finite;
-    :func:`biv_loss` and :func:`cutoff_loss` tend to it as ε and C grow.
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, in squared label units; 0 with zero gradients if no element is used.
 
-    Example:
-        >>> import biv, torch
-        >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
-        tensor(2.5000)
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of a floating-point dtype (or bool, for `mask`).
+    ValueError
+        If shapes or devices differ, or a variance is negative, NaN or requires grad.
+
+    Notes
+    -----
+    Identities:
+
+    - If all variances are finite, it is ``F.mse_loss(pred, target)``, whatever the variances are.
+    - It is the limit of :func:`biv_loss` for ε → ∞ and of :func:`cutoff_loss` for C → ∞.
+
+    Examples
+    --------
+    >>> import biv, torch
+    >>> biv.l2_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
+    tensor(2.5000)
     """
     formula = LossFormula(_weighting.L2(), "mse", validate_args, per_output)
     return formula.value(pred, target, variance, mask, sample_weight)
@@ -89,40 +117,68 @@ def iv_loss(
     per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
-    r"""Inverse-variance loss.
+    r"""Inverse-variance loss, which is not normalised by the weights.
 
     .. math:: \frac{1}{K} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
 
-    Args:
-        pred: f, the predictions.
-        target: ỹ, the noisy labels; NaN where one is missing.
-        variance: σ² of each label.
-        epsilon: ε, **absolute**, in the units of `variance`; or a policy of :mod:`biv.epsilon`.
-            0, the default, is the paper's IV; a label of variance 0 needs more.
-        mask: True for the elements to use.
-        sample_weight: Importance of each element, >= 0; multiplies the weight, and leaves K, the
-            number of elements used, as it is.
-        per_output: Whether each output, an index of the last of two or more dimensions, has a
-            normaliser of its own: the loss is then the mean of the outputs' losses.
-        validate_args: Whether to look at the values.
+    Here f is the prediction, ỹ the label and K the number of elements used.
 
-    Returns:
-        A 0-d tensor.
+    Parameters
+    ----------
+    pred : Tensor of any shape
+        Predictions f, in label units.
+    target : Tensor of the shape of `pred`
+        Noisy labels ỹ, in label units. NaN marks a missing label.
+    variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
+        Noise variance σ² of each label, in squared label units. 0 marks an exact label, +inf a
+        label to ignore.
+    epsilon : float, Tensor of shape () or EpsilonPolicy, default=0.0
+        ε >= 0, **absolute**: in the units of `variance`; or a policy of :mod:`biv.epsilon`. The
+        default is the paper's IV. Raise it if a variance can be 0 or close to 0.
+    mask : bool Tensor, default=None
+        True for the elements to use; None uses all. Pass it if a batch is padded.
+    sample_weight : Tensor, default=None
+        Importance of each element, >= 0; it multiplies the weight but not K. None means 1.
+        Pass it if some elements matter more for a reason other than their noise.
+    per_output : bool, default=False
+        Whether each output, an index of the last dimension, has its own normaliser. The loss is
+        then the mean of the outputs' losses. Set it to True if outputs differ in unit or in the
+        size of their variances.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Raises:
-        ValueError: Some variance is 0 and so is ε.
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, without unit; 0 with zero gradients if no element is used.
 
-    Its gradients scale with 1/(σ²+ε); :func:`biv_loss` is the same loss without that scale.
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of a floating-point dtype (or bool, for `mask`).
+    ValueError
+        If shapes or devices differ, or a variance is negative, NaN or requires grad,
+        or if a variance and ε are both 0.
 
-    Identities: without `sample_weight` it is :func:`biv_loss` times the mean of 1/(σ²+ε) over the
-    elements used; scaling σ² and ε by c divides it by c; at ε = 0 its gradient is twice that of
-    ``torch.nn.GaussianNLLLoss`` given `variance`.
+    Notes
+    -----
+    The gradients are proportional to 1/(σ²+ε), so that a change of the noise level changes the
+    learning rate that suits the loss. :func:`biv_loss` does not have that dependence.
 
-    Example:
-        >>> import biv, torch
-        >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
-        >>> biv.iv_loss(pred, target, torch.tensor([1.0, 2.0]))
-        tensor(1.5000)
+    Identities:
+
+    - Without `sample_weight`, it is :func:`biv_loss` times the mean of 1/(σ²+ε) over the elements
+      used.
+    - Multiplying σ² and ε by c divides it by c.
+    - At ε = 0, its gradient is twice that of ``torch.nn.GaussianNLLLoss`` for the same variance.
+
+    Examples
+    --------
+    >>> import biv, torch
+    >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
+    >>> biv.iv_loss(pred, target, torch.tensor([1.0, 2.0]))
+    tensor(1.5000)
     """
     formula = LossFormula(_weighting.IV(as_policy(epsilon)), "mse", validate_args, per_output)
     return formula.value(pred, target, variance, mask, sample_weight)
@@ -140,41 +196,76 @@ def biv_loss(
     per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
-    r"""Batch inverse-variance loss.
+    r"""Batch inverse-variance loss, a weighted mean over the batch.
 
     .. math:: \left(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\right)^{-1}
               \sum_k \frac{\ell(f_k, \tilde y_k)}{\sigma_k^2 + \epsilon}
 
-    Args:
-        pred: f, the predictions.
-        target: ỹ, the noisy labels; NaN where one is missing.
-        variance: σ² of each label.
-        epsilon: ε, **absolute**, in the units of `variance`: the default suits labels of unit
-            variance. For others scale it with the label variance, as
-            :class:`biv.epsilon.Relative` does; or give another policy of :mod:`biv.epsilon`.
-        base: ℓ: "mse", "mae", "huber" (δ = 1, in label units), or a callable giving elementwise
-            losses.
-        mask: True for the elements to use.
-        sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
-        per_output: Whether each output, an index of the last of two or more dimensions, has a
-            normaliser of its own: the loss is then the mean of the outputs' losses.
-        validate_args: Whether to look at the values.
+    Here f is the prediction, ỹ the label and ℓ the elementwise loss `base`.
 
-    Returns:
-        A 0-d tensor.
+    Parameters
+    ----------
+    pred : Tensor of any shape
+        Predictions f, in label units.
+    target : Tensor of the shape of `pred`
+        Noisy labels ỹ, in label units. NaN marks a missing label.
+    variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
+        Noise variance σ² of each label, in squared label units. 0 marks an exact label, +inf a
+        label to ignore.
+    epsilon : float, Tensor of shape () or EpsilonPolicy, default=0.05
+        ε >= 0, **absolute**: in the units of `variance`; or a policy of :mod:`biv.epsilon`. The
+        default suits labels of unit variance. For other labels, use :class:`biv.epsilon.Relative`
+        or multiply 0.05 by the label variance.
+    base : {"mse", "mae", "huber"} or callable, default="mse"
+        Elementwise loss ℓ, or a callable that maps (pred, target) to one loss per element. "huber"
+        has δ = 1, in label units. Use "mae" or "huber" if some labels are outliers.
+    mask : bool Tensor, default=None
+        True for the elements to use; None uses all. Pass it if a batch is padded.
+    sample_weight : Tensor, default=None
+        Importance of each element, >= 0; it multiplies the weight in both sums. None means 1.
+        Pass it if some elements matter more for a reason other than their noise.
+    per_output : bool, default=False
+        Whether each output, an index of the last dimension, has its own normaliser. The loss is
+        then the mean of the outputs' losses. Set it to True if outputs differ in unit or in the
+        size of their variances.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Identities: equal variances, or ε → ∞, give :func:`l2_loss`; scaling σ² and ε together changes
-    nothing; ε = 0 beside variances of 0 gives the mean over those elements alone, the limit;
-    with "mse" it is ``F.mse_loss(pred, target, weight=1/(variance + epsilon))``.
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, in the unit of ℓ (squared label units for "mse"); 0 with zero gradients if no
+        element is used.
 
-    Reference: Mai, Khamies, Paull, "Batch Inverse-Variance Weighting: Deep Heteroscedastic
-    Regression", 2021, equation 4.
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of a floating-point dtype (or bool, for `mask`).
+    ValueError
+        If shapes or devices differ, or a variance is negative, NaN or requires grad.
 
-    Example:
-        >>> import biv, torch
-        >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
-        >>> biv.biv_loss(pred, target, torch.tensor([1.0, 2.0]), epsilon=0.0)
-        tensor(2.)
+    Notes
+    -----
+    Identities:
+
+    - If all variances are equal, or for ε → ∞, it is :func:`l2_loss`.
+    - Multiplying σ² and ε by the same number changes nothing.
+    - If ε = 0 and some variances are 0, it is the mean over the elements of zero variance, which is
+      its limit for ε → 0.
+    - With "mse", it is ``F.mse_loss(pred, target, weight=1/(variance + epsilon))``.
+
+    References
+    ----------
+    Mai, Khamies, Paull, "Batch Inverse-Variance Weighting: Deep Heteroscedastic Regression", 2021,
+    equation 4.
+
+    Examples
+    --------
+    >>> import biv, torch
+    >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
+    >>> biv.biv_loss(pred, target, torch.tensor([1.0, 2.0]), epsilon=0.0)
+    tensor(2.)
     """
     formula = LossFormula(_weighting.BIV(as_policy(epsilon)), base, validate_args, per_output)
     return formula.value(pred, target, variance, mask, sample_weight)
@@ -196,27 +287,54 @@ def cutoff_loss(
     .. math:: \left(\sum_k \mathbf 1\{\sigma_k^2 < C\}\right)^{-1}
               \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2
 
-    Args:
-        pred: f, the predictions.
-        target: ỹ, the noisy labels; NaN where one is missing.
-        variance: σ² of each label.
-        threshold: C > 0, in the units of `variance`; strictly below it a label is kept.
-        mask: True for the elements to use.
-        sample_weight: Importance of each element, >= 0; multiplies the weight, in both sums.
-        per_output: Whether each output, an index of the last of two or more dimensions, has a
-            normaliser of its own: the loss is then the mean of the outputs' losses.
-        validate_args: Whether to look at the values.
+    Here f is the prediction and ỹ the label.
 
-    Returns:
-        A 0-d tensor; 0 where no label is kept.
+    Parameters
+    ----------
+    pred : Tensor of any shape
+        Predictions f, in label units.
+    target : Tensor of the shape of `pred`
+        Noisy labels ỹ, in label units. NaN marks a missing label.
+    variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
+        Noise variance σ² of each label, in squared label units. 0 marks an exact label, +inf a
+        label to ignore.
+    threshold : float or Tensor of shape ()
+        C > 0, in the units of `variance`. A label is used if its σ² is strictly below C.
+    mask : bool Tensor, default=None
+        True for the elements to use; None uses all. Pass it if a batch is padded.
+    sample_weight : Tensor, default=None
+        Importance of each element, >= 0; it multiplies the weight in both sums. None means 1.
+        Pass it if some elements matter more for a reason other than their noise.
+    per_output : bool, default=False
+        Whether each output, an index of the last dimension, has its own normaliser. The loss is
+        then the mean of the outputs' losses. Set it to True if outputs differ in unit or in the
+        size of their variances.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Identity: :func:`l2_loss` on the kept subset.
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, in squared label units; 0 with zero gradients if no element is used.
 
-    Example:
-        >>> import biv, torch
-        >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
-        >>> biv.cutoff_loss(pred, target, torch.tensor([1.0, 2.0]), threshold=2.0)
-        tensor(1.)
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of a floating-point dtype (or bool, for `mask`).
+    ValueError
+        If shapes or devices differ, or a variance is negative, NaN or requires grad.
+
+    Notes
+    -----
+    Identity: it is :func:`l2_loss` of the labels below the threshold.
+
+    Examples
+    --------
+    >>> import biv, torch
+    >>> pred, target = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])
+    >>> biv.cutoff_loss(pred, target, torch.tensor([1.0, 2.0]), threshold=2.0)
+    tensor(1.)
     """
     formula = LossFormula(_weighting.Cutoff(threshold), "mse", validate_args, per_output)
     return formula.value(pred, target, variance, mask, sample_weight)

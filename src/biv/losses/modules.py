@@ -1,4 +1,4 @@
-"""The losses as modules: thin shells that remember their settings, across ranks and windows too."""
+"""The four losses as modules, which keep their settings and can normalise over ranks or windows."""
 
 from __future__ import annotations
 
@@ -27,30 +27,44 @@ Entry = TypeVar("Entry", Tensor, Tensor | None)
 
 
 class VarianceLoss(nn.Module, ABC):
-    r"""What the four modules share: :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss` and
-    :class:`CutoffLoss`. Their settings are attributes, which may be changed between batches.
+    r"""Base class of :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss` and :class:`CutoffLoss`.
 
     .. math:: \frac{\sum_k s_k w_k\,\ell(f_k, \tilde y_k)}{D}
 
-    over the elements used, with weights w and a denominator D of each loss's own, and s the
-    `sample_weight`, 1 if there is none.
+    The sum is over the elements used. Here f is the prediction, ỹ the label and ℓ the elementwise
+    loss; s is the `sample_weight`, which is 1 by default. Each loss defines its weights w and its
+    denominator D.
 
-    Args:
-        process_group: None is local: this process normalises by its own batch alone. A group, such
-            as ``torch.distributed.group.WORLD`` **after** ``init_process_group`` (before, it is
-            None), normalises over the batches of all its ranks. The value on one rank is its share
-            times the number of ranks, so that averaging over ranks, as DistributedDataParallel
-            does with the gradients, gives those of the one big batch. Every rank must call the
-            loss, be it with zero rows.
-        per_output: Whether each output, an index of the last of two or more dimensions, has a
-            normaliser of its own: the loss is then the mean of the outputs' losses. An output with
-            nothing left in the batch (or in the window, or on all ranks) does not count in the
-            mean.
-        validate_args: Whether to look at the values. With a group, all ranks stop when one finds
-            its input bad; without validation the others get NaN instead. A policy that reads the
-            batch must learn how many rows the ranks have, and so synchronises with a device even
-            without validation.
-    """  # noqa: D205
+    Parameters
+    ----------
+    process_group : ProcessGroup, default=None
+        Processes whose batches share one normaliser; None normalises over the local batch. Pass
+        ``torch.distributed.group.WORLD`` to train with DistributedDataParallel, but only **after**
+        ``init_process_group``, because it is None before.
+    per_output : bool, default=False
+        Whether each output, an index of the last of two or more dimensions, has its own normaliser.
+        The loss is then the mean of the losses of those outputs that have used elements. Set it to
+        True if outputs differ in unit or in the size of their variances.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
+
+    Raises
+    ------
+    TypeError
+        If `process_group` is not a group of this process.
+
+    Notes
+    -----
+    The settings are attributes, which may be changed between batches.
+
+    With a process group, every rank must call the loss, if necessary with zero rows. The value on
+    one rank is its part of the loss times the number of ranks. DistributedDataParallel averages the
+    gradients over the ranks, which gives the gradient of the loss of all batches together. If one
+    rank gets invalid input, all ranks raise; with ``validate_args=False``, the other ranks get NaN
+    instead. A policy for ε that reads the batch synchronises with the device in any case, because
+    it needs the number of rows of each rank.
+    """
 
     _formula: LossFormula | None = None
 
@@ -62,7 +76,7 @@ class VarianceLoss(nn.Module, ABC):
         validate_args: bool = True,
     ) -> None:
         super().__init__()
-        _distributed.require_group(process_group)
+        _distributed.check_group(process_group)
         self.process_group = process_group
         self.per_output = per_output
         self.validate_args = validate_args
@@ -70,11 +84,11 @@ class VarianceLoss(nn.Module, ABC):
 
     @abstractmethod
     def weighting(self) -> Weighting:
-        """How labels are weighed; called again after an attribute has been assigned."""
+        """Return the weighting; called again after an attribute has been assigned."""
 
     @property
     def formula(self) -> LossFormula:
-        """The whole loss, by the settings as they are now."""
+        """The loss with the current settings."""
         formula = self._formula
         if formula is None:
             formula = LossFormula(self.weighting(), self.base, self.validate_args, self.per_output)
@@ -94,27 +108,46 @@ class VarianceLoss(nn.Module, ABC):
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch; the function of the same name has the equation.
+        """Return the loss of a batch.
 
-        Args:
-            pred: f, predictions, of any shape.
-            target: ỹ, labels, of the same shape; NaN where one is missing.
-            variance: σ² of each label, not σ, of the same shape, or (N, 1) beside (N, D): 0 is a
-                trusted label, +inf one to ignore. :class:`L2Loss` can do without.
-            mask: True for the elements to use; shaped as `variance` may be.
-            sample_weight: How much each element matters, >= 0; shaped likewise.
+        Parameters
+        ----------
+        pred : Tensor of any shape
+            Predictions f, in label units.
+        target : Tensor of the shape of `pred`
+            Noisy labels ỹ, in label units. NaN marks a missing label.
+        variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
+            Noise variance σ² of each label (not σ), in squared label units. 0 marks an exact label,
+            +inf a label to ignore. :class:`L2Loss` also accepts None, its default.
+        mask : bool Tensor, default=None
+            True for the elements to use, in a shape that `variance` may have. Pass it if a batch is
+            padded.
+        sample_weight : Tensor, default=None
+            Importance of each element, >= 0, in a shape that `variance` may have. Pass it if some
+            elements matter more for a reason other than their noise.
 
-        Returns:
-            A 0-d tensor; 0, with zero gradients, where nothing is left to learn from.
+        Returns
+        -------
+        Tensor of shape ()
+            The loss; 0 with zero gradients if no element is used.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not a tensor of a floating-point dtype (or bool, for `mask`).
+        ValueError
+            If shapes or devices differ, or a variance is negative, NaN or requires grad.
+        RuntimeError
+            If another rank of the process group got invalid input.
         """
         formula = self.formula
         if self.process_group is None:
             return formula.value(pred, target, variance, mask, sample_weight)
-        with self._failing_together(formula, [pred]):
-            _reduction.require_pred(pred, target)
+        with self._report_failure(formula, [pred]):
+            _reduction.check_pred(pred, target)
             labels = formula.labels(target, variance, mask, sample_weight)
-        normaliser, (weighed,) = self._normalise(formula, [labels])
-        return normaliser.loss(weighed.numerator(formula.base, pred))
+        normaliser, (weighted,) = self._normalise(formula, [labels])
+        return normaliser.loss(weighted.numerator(formula.base, pred))
 
     def sums(
         self,
@@ -125,17 +158,30 @@ class VarianceLoss(nn.Module, ABC):
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> LossSums:
-        """The pair (Σ wℓ, denominator) of this process's batch, to be added up by the caller.
+        """Return the pair (Σ wℓ, denominator) of this process's batch.
 
-        A policy that reads the batch is an error here: :meth:`window` resolves it on the whole.
+        Add the pairs of several batches to get their common loss. The parameters are those of
+        :meth:`forward`.
 
-        Example:
-            >>> pred, target = torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3)
-            >>> variance = torch.tensor([1.0, 2.0, 4.0])
-            >>> loss = BIVLoss(epsilon=0.0)
-            >>> pairs = [loss.sums(pred[k], target[k], variance[k]) for k in ([0], [1, 2])]
-            >>> (pairs[0] + pairs[1]).value() == loss(pred, target, variance)
-            tensor(True)
+        Returns
+        -------
+        LossSums
+            The pair of sums; its method `value` returns the loss.
+
+        Raises
+        ------
+        ValueError
+            If ε is a policy that reads the batch; use :meth:`window`, which resolves it once for
+            all batches. Also as in :meth:`forward`.
+
+        Examples
+        --------
+        >>> pred, target = torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3)
+        >>> variance = torch.tensor([1.0, 2.0, 4.0])
+        >>> loss = BIVLoss(epsilon=0.0)
+        >>> pairs = [loss.sums(pred[k], target[k], variance[k]) for k in ([0], [1, 2])]
+        >>> (pairs[0] + pairs[1]).value() == loss(pred, target, variance)
+        tensor(True)
         """
         formula = replace(self.formula, weighting=self.formula.weighting.additive())
         return formula.sums(pred, target, variance, mask, sample_weight)
@@ -148,15 +194,22 @@ class VarianceLoss(nn.Module, ABC):
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """How much each element of this process's batch counts, up to a common factor.
+        """Return the weights of the elements of this process's batch, up to a common factor.
 
-        0 where one does not count at all. Of :class:`BIVLoss`, relative to the largest; with
-        `per_output`, of sum 1 in each output (of IV, in proportion to its loss).
+        The parameters are those of :meth:`forward`.
 
-        Example:
-            >>> target, variance = torch.zeros(3), torch.tensor([1.0, 2.0, 4.0])
-            >>> BIVLoss(epsilon=0.0).weights(target, variance)
-            tensor([1.0000, 0.5000, 0.2500])
+        Returns
+        -------
+        Tensor of the shape of `target`
+            Weights, which are 0 for unused elements. Those of :class:`BIVLoss` are relative to the
+            largest one. With `per_output`, the weights are divided by the denominator of their
+            output, so that they sum to 1 in each output (except for IV).
+
+        Examples
+        --------
+        >>> target, variance = torch.zeros(3), torch.tensor([1.0, 2.0, 4.0])
+        >>> BIVLoss(epsilon=0.0).weights(target, variance)
+        tensor([1.0000, 0.5000, 0.2500])
         """
         return self.formula.weigh(target, variance, mask, sample_weight).weights
 
@@ -168,44 +221,68 @@ class VarianceLoss(nn.Module, ABC):
         masks: Iterable[Tensor | None] | None = None,
         sample_weights: Iterable[Tensor | None] | None = None,
     ) -> WindowLoss:
-        """One loss over several micro-batches, for gradient accumulation.
+        """Return a loss that is normalised over several micro-batches, for gradient accumulation.
 
-        Calling what is returned on each micro-batch of the window gives losses, and gradients, that
-        **add up** to those of the window as one batch. Do not divide them by the number of
-        micro-batches, and pass each micro-batch once, with the mask and importance it has here.
-        ε policies are resolved once, on the whole window, and with a process group
-        on the windows of all ranks.
+        Call the result on each micro-batch of the window. The losses and gradients **add up** to
+        those of the window as one batch. Do not divide them by the number of micro-batches. Pass
+        each micro-batch once, with the same mask and sample weight as here.
 
-        Args:
-            targets: The labels of each micro-batch; a rank that has none passes one without rows.
-            variances: Their variances; :class:`L2Loss` can do without.
-            masks: Their masks, if any.
-            sample_weights: Their importances, if any.
+        Parameters
+        ----------
+        targets : iterable of Tensor
+            Labels of each micro-batch. A rank without rows passes one micro-batch of zero rows.
+        variances : iterable of Tensor
+            Variances of each micro-batch. :class:`L2Loss` also accepts None, its default.
+        masks : iterable of Tensor or None, default=None
+            Mask of each micro-batch. Pass them if micro-batches are padded.
+        sample_weights : iterable of Tensor or None, default=None
+            Sample weights of each micro-batch. Pass them if the micro-batches are called with
+            sample weights.
 
-        Example:
-            >>> model, loss = torch.nn.Linear(3, 1), BIVLoss()
-            >>> batches = [(torch.randn(n, 3), torch.randn(n, 1), torch.rand(n, 1))
-            ...            for n in (4, 4, 2)]
-            >>> for window in _distributed.accumulation_windows(batches, 2):
-            ...     whole = loss.window([y for _, y, _ in window], [v for _, _, v in window])
-            ...     for x, y, v in window:
-            ...         whole(model(x), y, v).backward()
-            ...     # optimizer.step(); optimizer.zero_grad()
+        Returns
+        -------
+        WindowLoss
+            The loss of one micro-batch, with the arguments of :meth:`forward`.
+
+        Raises
+        ------
+        TypeError
+            If an argument is a single tensor instead of one tensor per micro-batch.
+        ValueError
+            If `targets` is empty, or the arguments differ in length.
+
+        Notes
+        -----
+        A policy for ε is resolved once, on all variances of the window; with a process group, on
+        those of the windows of all ranks.
+
+        Examples
+        --------
+        >>> model, loss = torch.nn.Linear(1, 1, bias=False), BIVLoss(epsilon=0.0)
+        >>> _ = torch.nn.init.ones_(model.weight)
+        >>> x, y, v = torch.arange(1.0, 6.0).reshape(5, 1), torch.zeros(5, 1), torch.ones(5, 1)
+        >>> batches = list(zip(x.split(2), y.split(2), v.split(2)))
+        >>> window_loss = loss.window([y for _, y, _ in batches], [v for _, _, v in batches])
+        >>> for x_part, y_part, v_part in batches:
+        ...     window_loss(model(x_part), y_part, v_part).backward()
+        >>> model.weight.grad  # that of the whole batch: the mean of 2x²
+        tensor([[22.]])
         """
         formula = self.formula
         columns = {"variances": variances, "masks": masks, "sample_weights": sample_weights}
-        seen: list[Tensor] = []
-        with self._failing_together(formula, seen):
-            seen += _column("targets", targets)
-            labels = [formula.labels(*batch) for batch in _rows(seen, columns)]
+        target_list: list[Tensor] = []
+        with self._report_failure(formula, target_list):
+            target_list += _column("targets", targets)
+            labels = [formula.labels(*batch) for batch in _rows(target_list, columns)]
             if formula.per_output:
-                for target in seen:
-                    _distributed.require_outputs(target, _distributed.outputs_of(seen[0]))
+                expected = _distributed.output_shape(target_list[0])
+                for target in target_list:
+                    _distributed.check_outputs(target, expected)
         normaliser, _ = self._normalise(formula, labels)
         return WindowLoss(formula, normaliser)
 
     def extra_repr(self) -> str:
-        """The settings, as they would be given again."""
+        """Return the settings as arguments of the constructor."""
         settings = self._settings() | ({"per_output": True} if self.per_output else {})
         return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
@@ -213,14 +290,14 @@ class VarianceLoss(nn.Module, ABC):
         return {}
 
     @contextmanager
-    def _failing_together(self, formula: LossFormula, tensors: Sequence[object]) -> Iterator[None]:
-        """Tell the other ranks of an error here, so that none waits for a rank that has gone."""
+    def _report_failure(self, formula: LossFormula, tensors: Sequence[object]) -> Iterator[None]:
+        """Report an error to the other ranks, so that they do not wait for this one."""
         try:
             yield
         except Exception:
             if self.process_group is not None:
                 devices = [value.device for value in tensors if isinstance(value, Tensor)]
-                _distributed.stop_together(
+                _distributed.report_failure(
                     formula.weighting,
                     self.process_group,
                     devices[0] if devices else torch.device("cpu"),
@@ -240,43 +317,48 @@ class VarianceLoss(nn.Module, ABC):
         )
 
     def __deepcopy__(self, memo: dict[int, object]) -> VarianceLoss:
-        # A process group cannot be copied, nor should it: the copy belongs to the same one.
+        # A process group cannot be copied; the copy of the loss uses the same group.
         state = self.__dict__.copy()
         group = state.pop("process_group")
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(copy.deepcopy(state, memo), process_group=group)
-        return twin
+        result = type(self).__new__(type(self))
+        result.__dict__.update(copy.deepcopy(state, memo), process_group=group)
+        return result
 
 
 def _rows(
     targets: Sequence[Tensor], columns: dict[str, Iterable[Tensor | None] | None]
 ) -> list[tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]]:
-    """One tuple a micro-batch; a column that was not given is None throughout."""
+    """Return one tuple per micro-batch, with None for arguments that were not passed."""
     count = len(targets)
     if not count:
         raise ValueError("targets must hold at least one micro-batch; got none")
     filled: list[Sequence[Tensor | None]] = []
-    for name, given in columns.items():
-        column = [None] * count if given is None else _column(name, given)
+    for name, values in columns.items():
+        column = [None] * count if values is None else _column(name, values)
         if len(column) != count:
             raise ValueError(
-                f"{name} must hold one entry a micro-batch, {count}; got {len(column)}"
+                f"{name} must hold one entry per micro-batch, {count}; got {len(column)}"
             )
         filled.append(column)
     return list(zip(targets, *filled, strict=True))
 
 
-def _column(name: str, given: Iterable[Entry]) -> list[Entry]:
-    if isinstance(given, Tensor):  # which would pass for one micro-batch a row
+def _column(name: str, values: Iterable[Entry]) -> list[Entry]:
+    if isinstance(values, Tensor):  # iterating would take each row for a micro-batch
         raise TypeError(
-            f"{name} must be a list with one tensor a micro-batch; got {validation.describe(given)}"
+            f"{name} must be a list with one tensor per micro-batch; "
+            f"got {validation.describe(values)}"
         )
-    return list(given)
+    return list(values)
 
 
 @dataclass(frozen=True)
 class WindowLoss:
-    """The loss of one micro-batch of a window; see :meth:`biv.VarianceLoss.window`."""
+    """Loss of the micro-batches of a window, created by :meth:`biv.VarianceLoss.window`.
+
+    Calling it with the arguments of :meth:`biv.VarianceLoss.forward` returns the part of one
+    micro-batch. The parts of all micro-batches add up to the loss of the window.
+    """
 
     formula: LossFormula
     normaliser: Normaliser
@@ -290,26 +372,40 @@ class WindowLoss:
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """This micro-batch's share of the loss of the window, a 0-d tensor."""
-        _reduction.require_pred(pred, target)
+        """Return the part of this micro-batch in the loss of the window, of shape ()."""
+        _reduction.check_pred(pred, target)
         scope, per_output = self.normaliser.scope, self.formula.per_output
         if per_output:
-            _distributed.require_outputs(target, scope.smallest_variance.shape)
+            _distributed.check_outputs(target, scope.smallest_variance.shape)
         labels = self.formula.labels(target, variance, mask, sample_weight)
-        weighed = Weighted.of(self.formula.weighting, labels, scope, per_output=per_output)
-        return self.normaliser.loss(weighed.numerator(self.formula.base, pred))
+        weighted = Weighted.of(self.formula.weighting, labels, scope, per_output=per_output)
+        return self.normaliser.loss(weighted.numerator(self.formula.base, pred))
 
 
 class L2Loss(VarianceLoss):
-    r""":func:`biv.l2_loss` as a module; its arguments are those of :class:`VarianceLoss`.
+    r"""Mean squared error as a module; :func:`biv.l2_loss` is the function.
 
     .. math:: \frac{1}{K} \sum_k (f_k - \tilde y_k)^2
 
-    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
+    Here f is the prediction, ỹ the label and K the number of elements used. Call the module with
+    the arguments of :meth:`VarianceLoss.forward`.
 
-    Example:
-        >>> L2Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
-        tensor(2.5000)
+    Parameters
+    ----------
+    process_group : ProcessGroup, default=None
+        Processes whose batches share one normaliser; None normalises over the local batch. Pass it
+        to train on several processes; see :class:`VarianceLoss`.
+    per_output : bool, default=False
+        Whether each output has its own normaliser. Set it to True if outputs differ in unit or in
+        the size of their variances; see :class:`VarianceLoss`.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
+
+    Examples
+    --------
+    >>> L2Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
+    tensor(2.5000)
     """
 
     def weighting(self) -> Weighting:  # noqa: D102
@@ -317,18 +413,32 @@ class L2Loss(VarianceLoss):
 
 
 class IVLoss(VarianceLoss):
-    r""":func:`biv.iv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    r"""Inverse-variance loss as a module; :func:`biv.iv_loss` is the function.
 
     .. math:: \frac{1}{K} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
 
-    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
+    Here f is the prediction, ỹ the label, σ² its variance and K the number of elements used. Call
+    the module with the arguments of :meth:`VarianceLoss.forward`.
 
-    Args:
-        epsilon: ε, **absolute**, in the units of the variance; or a policy of :mod:`biv.epsilon`.
+    Parameters
+    ----------
+    epsilon : float, Tensor of shape () or EpsilonPolicy, default=0.0
+        ε >= 0, **absolute**: in the units of the variance; or a policy of :mod:`biv.epsilon`. The
+        default is the paper's IV. Raise it if a variance can be 0 or close to 0.
+    process_group : ProcessGroup, default=None
+        Processes whose batches share one normaliser; None normalises over the local batch. Pass it
+        to train on several processes; see :class:`VarianceLoss`.
+    per_output : bool, default=False
+        Whether each output has its own normaliser. Set it to True if outputs differ in unit or in
+        the size of their variances; see :class:`VarianceLoss`.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Example:
-        >>> IVLoss()(torch.tensor([1.0, 2.0]), torch.zeros(2), torch.tensor([1.0, 2.0]))
-        tensor(1.5000)
+    Examples
+    --------
+    >>> IVLoss()(torch.tensor([1.0, 2.0]), torch.zeros(2), torch.tensor([1.0, 2.0]))
+    tensor(1.5000)
     """
 
     def __init__(
@@ -343,7 +453,7 @@ class IVLoss(VarianceLoss):
             process_group=process_group, per_output=per_output, validate_args=validate_args
         )
         self.epsilon = epsilon
-        _ = self.formula  # raises now what it would raise at the first batch
+        _ = self.formula  # raises errors of the settings now and not at the first batch
 
     def weighting(self) -> Weighting:  # noqa: D102
         return _weighting.IV(as_policy(self.epsilon))
@@ -353,24 +463,39 @@ class IVLoss(VarianceLoss):
 
 
 class BIVLoss(VarianceLoss):
-    r""":func:`biv.biv_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    r"""Batch inverse-variance loss as a module; :func:`biv.biv_loss` is the function.
 
     .. math:: \left(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\right)^{-1}
               \sum_k \frac{\ell(f_k, \tilde y_k)}{\sigma_k^2 + \epsilon}
 
-    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
+    Here f is the prediction, ỹ the label, σ² its variance and ℓ the elementwise loss `base`. Call
+    the module with the arguments of :meth:`VarianceLoss.forward`.
 
-    Args:
-        epsilon: ε, **absolute**, in the units of the variance: 0.05 suits labels of unit variance.
-            Or a policy of :mod:`biv.epsilon`, such as
-            ``Relative(0.05, label_variance)`` or ``MinimumBatchSize(fraction=0.5)``.
-        base: ℓ: "mse", "mae", "huber" (δ = 1, in label units), or a callable giving elementwise
-            losses, such as ``torch.nn.SmoothL1Loss(reduction="none")``.
+    Parameters
+    ----------
+    epsilon : float, Tensor of shape () or EpsilonPolicy, default=0.05
+        ε >= 0, **absolute**: in the units of the variance; or a policy of :mod:`biv.epsilon`. The
+        default suits labels of unit variance. For other labels, use for example
+        ``Relative(0.05, label_variance)`` or ``MinimumBatchSize(fraction=0.5)``.
+    base : {"mse", "mae", "huber"} or callable, default="mse"
+        Elementwise loss ℓ, or a callable that returns one loss per element, such as
+        ``torch.nn.SmoothL1Loss(reduction="none")``. "huber" has δ = 1, in label units. Use "mae" or
+        "huber" if some labels are outliers.
+    process_group : ProcessGroup, default=None
+        Processes whose batches share one normaliser; None normalises over the local batch. Pass it
+        to train on several processes; see :class:`VarianceLoss`.
+    per_output : bool, default=False
+        Whether each output has its own normaliser. Set it to True if outputs differ in unit or in
+        the size of their variances; see :class:`VarianceLoss`.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Example:
-        >>> loss = BIVLoss(epsilon=0.0)
-        >>> loss(torch.tensor([1.0, 2.0]), torch.zeros(2), torch.tensor([1.0, 2.0]))
-        tensor(2.)
+    Examples
+    --------
+    >>> loss = BIVLoss(epsilon=0.0)
+    >>> loss(torch.tensor([1.0, 2.0]), torch.zeros(2), torch.tensor([1.0, 2.0]))
+    tensor(2.)
     """
 
     def __init__(
@@ -396,20 +521,33 @@ class BIVLoss(VarianceLoss):
 
 
 class CutoffLoss(VarianceLoss):
-    r""":func:`biv.cutoff_loss` as a module; other arguments as :class:`VarianceLoss` has them.
+    r"""Mean squared error of labels below a variance; :func:`biv.cutoff_loss` is the function.
 
     .. math:: \left(\sum_k \mathbf 1\{\sigma_k^2 < C\}\right)^{-1}
               \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2
 
-    Shapes: as :meth:`VarianceLoss.forward` has them, to a 0-d tensor.
+    Here f is the prediction, ỹ the label and σ² its variance. Call the module with the arguments of
+    :meth:`VarianceLoss.forward`.
 
-    Args:
-        threshold: C > 0, in the units of the variance; strictly below it a label is kept.
+    Parameters
+    ----------
+    threshold : float or Tensor of shape ()
+        C > 0, in the units of the variance. A label is used if its σ² is strictly below C.
+    process_group : ProcessGroup, default=None
+        Processes whose batches share one normaliser; None normalises over the local batch. Pass it
+        to train on several processes; see :class:`VarianceLoss`.
+    per_output : bool, default=False
+        Whether each output has its own normaliser. Set it to True if outputs differ in unit or in
+        the size of their variances; see :class:`VarianceLoss`.
+    validate_args : bool, default=True
+        Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
+        them slows down the training.
 
-    Example:
-        >>> loss = CutoffLoss(threshold=2.0)
-        >>> loss(torch.tensor([1.0, 2.0]), torch.zeros(2), torch.tensor([1.0, 2.0]))
-        tensor(1.)
+    Examples
+    --------
+    >>> loss = CutoffLoss(threshold=2.0)
+    >>> loss(torch.tensor([1.0, 2.0]), torch.zeros(2), torch.tensor([1.0, 2.0]))
+    tensor(1.)
     """
 
     def __init__(

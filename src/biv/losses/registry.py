@@ -1,8 +1,8 @@
-"""Every loss by its name, and what the rest of the library needs to know about it.
+"""Registry of losses by name, with the facts that the rest of the library needs.
 
 :class:`biv.BIVRegressor`, ``biv train``, streaming, ``biv compare`` and the paper's experiments all
-read this list, so that a loss which is registered here is available in all of them. Reading it does
-not import PyTorch: the class of a loss is imported when the first one is created.
+read this registry, so that a registered loss is available in all of them. Reading it does not
+import PyTorch, because the class of a loss is imported when its first instance is created.
 """
 
 from __future__ import annotations
@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LossInfo:
-    """A loss, described without importing it.
+    """Description of a loss, which does not import its class.
 
-    Attributes:
-        name: The value of `loss` in :class:`biv.BIVRegressor` and of ``--loss`` in ``biv train``.
-        title: How tables and charts call it.
-        module: Its class, a :class:`biv.VarianceLoss`, as ``"package.module:Class"``.
-        settings: Arguments of that class that define the loss: "epsilon", "threshold".
-        tuned: Those of them that the estimator and the command set. The others keep their
-            defaults there, as the ε of IV, which is 0.
-        uses_variance: Whether labels are weighed by their variances.
-        without_variance: Name of the loss that replaces it where no label has an error bar; None if
-            it is an error to ask for it then.
-        accepts_zero_variance: Whether it is finite at σ² = 0 with its default settings.
+    Attributes
+    ----------
+    name : str
+        Value of `loss` in :class:`biv.BIVRegressor` and of ``--loss`` in ``biv train``.
+    title : str
+        Name in tables and charts.
+    module : str
+        Its class, a :class:`biv.VarianceLoss`, as ``"package.module:Class"``.
+    settings : tuple of str, default=()
+        Arguments of that class that define the loss: "epsilon", "threshold".
+    tuned : tuple of str, default=()
+        Those settings that the estimator and the command set. The others keep their defaults, such
+        as ε = 0 of IV.
+    uses_variance : bool, default=True
+        Whether its weights depend on the variances.
+    without_variance : str or None, default=None
+        Name of the loss that replaces it if the labels have no error bars; None if that is an
+        error.
+    accepts_zero_variance : bool, default=True
+        Whether it is finite at σ² = 0 with its default settings.
     """
 
     name: str
@@ -45,7 +54,7 @@ class LossInfo:
     accepts_zero_variance: bool = True
 
     def create(self, **arguments: Any) -> VarianceLoss:
-        """Create the module."""
+        """Create an instance of its class."""
         module, _, name = self.module.partition(":")
         loss: VarianceLoss = getattr(import_module(module), name)(**arguments)
         return loss
@@ -57,8 +66,10 @@ _LOSSES: dict[str, LossInfo] = {}
 def register(loss: LossInfo) -> None:
     """Make a loss available by its name.
 
-    Raises:
-        ValueError: Another loss has that name.
+    Raises
+    ------
+    ValueError
+        If another loss has that name.
     """
     if loss.name in _LOSSES:
         raise ValueError(f"a loss named {loss.name!r} already exists")
@@ -66,29 +77,33 @@ def register(loss: LossInfo) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove a loss that was registered."""
+    """Remove a loss from the registry."""
     del _LOSSES[name]
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all losses.
 
-    Example:
-        >>> names()
-        ('biv', 'l2', 'iv', 'cutoff')
+    Examples
+    --------
+    >>> names()
+    ('biv', 'l2', 'iv', 'cutoff')
     """
     return tuple(_LOSSES)
 
 
 def get(name: str) -> LossInfo:
-    """Return the loss of a name.
+    """Return the loss with this name.
 
-    Raises:
-        ValueError: There is none.
+    Raises
+    ------
+    ValueError
+        If there is no such loss.
 
-    Example:
-        >>> get("cutoff").create(threshold=2.0)
-        CutoffLoss(threshold=2.0)
+    Examples
+    --------
+    >>> get("cutoff").create(threshold=2.0)
+    CutoffLoss(threshold=2.0)
     """
     if name not in _LOSSES:
         known = ", ".join(map(repr, _LOSSES))
@@ -97,14 +112,17 @@ def get(name: str) -> LossInfo:
 
 
 def for_labels(name: str, *, have_variances: bool) -> LossInfo:
-    """Return the loss of a name for labels with or without error bars.
+    """Return the loss with this name, or the loss that replaces it for labels without error bars.
 
-    Raises:
-        ValueError: The labels have no error bars, and the loss needs them.
+    Raises
+    ------
+    ValueError
+        If the labels have no error bars and the loss needs them.
 
-    Example:
-        >>> for_labels("biv", have_variances=False).name
-        'l2'
+    Examples
+    --------
+    >>> for_labels("biv", have_variances=False).name
+    'l2'
     """
     loss = get(name)
     if have_variances or not loss.uses_variance:
@@ -115,7 +133,7 @@ def for_labels(name: str, *, have_variances: bool) -> LossInfo:
 
 
 def error_bars_missing(setting: Setting) -> ValueError:
-    """Return the error of a setting that needs error bars where there are none."""
+    """Return the error for a setting that needs error bars."""
     return ValueError(
         Message(
             "{setting} needs {variance} or {std}; got neither{page}",
@@ -128,11 +146,12 @@ def error_bars_missing(setting: Setting) -> ValueError:
 
 
 def tuning(setting: str) -> str:
-    """Return the names of the losses for which the estimator sets this setting, in words.
+    """Return the names of the losses whose setting the estimator chooses, joined by "or".
 
-    Example:
-        >>> tuning("epsilon")
-        'biv'
+    Examples
+    --------
+    >>> tuning("epsilon")
+    'biv'
     """
     return " or ".join(loss.name for loss in _LOSSES.values() if setting in loss.tuned)
 

@@ -195,7 +195,7 @@ def _weigh(
     if policy.reads_batch:
         # Values cannot be checked inside vmap.
         for batch in zip(*flat, strict=True):
-            labels = Labels.checked(batch[0], batch[1], None, batch[2]).promoted()
+            labels = Labels.checked(batch[0], batch[1], None, batch[2]).promoted_variance()
             Scope.over(formula.weighting, labels, validate_args=True)
 
     def weigh(y: Tensor, variance: Tensor, importance: Tensor) -> tuple[Tensor, Tensor]:
