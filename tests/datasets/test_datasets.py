@@ -1,4 +1,4 @@
-"""The shipped data."""
+"""The data sets that are included in the package, and the frozen Dataset."""
 
 import dataclasses
 import hashlib
@@ -10,10 +10,10 @@ import pytest
 
 from biv.datasets import Dataset, load_amyloid, load_bike, load_bike_2011
 
-SHIPPED = resources.files("biv.datasets") / "data"
+FOLDER = resources.files("biv.datasets") / "data"
 
 
-def test_shape_and_names():
+def test_bike_2011_has_the_documented_shape_and_source():
     data = load_bike_2011()
     assert data.x.shape == (8645, 19) == (len(data), len(data.feature_names))
     assert data.variance is None
@@ -22,7 +22,7 @@ def test_shape_and_names():
     assert "Fanaee-T" in data.source
 
 
-def test_features():
+def test_bike_2011_has_the_features_of_the_paper():
     data = load_bike_2011()
     column = dict(zip(data.feature_names, data.x.T, strict=True))
     assert not column["year"].any()
@@ -38,7 +38,7 @@ def test_features():
     assert column["hour_sin"][6] == pytest.approx(1)
 
 
-def test_the_whole_of_bike(data_dir):
+def test_the_whole_bike_data_contains_the_2011_half(data_dir):
     assert (data_dir / "bike" / "hour.csv").exists()
     whole, half = load_bike(), load_bike_2011()
     assert whole.x.shape == (17_379, 19)
@@ -46,7 +46,7 @@ def test_the_whole_of_bike(data_dir):
     of_2011 = whole.x[:, 0] == 0
     np.testing.assert_array_equal(whole.x[of_2011], half.x)
     np.testing.assert_array_equal(whole.y[of_2011], half.y)
-    # Twice around in 731 days: the same day of the next year is almost at the same angle.
+    # The angle makes two turns in 731 days, so that the same day of the next year is close.
     column = dict(zip(whole.feature_names, whole.x.T, strict=True))
     last = np.arctan2(column["date_sin"][-1], column["date_cos"][-1]) % (2 * np.pi)
     assert last == pytest.approx(4 * np.pi * 730 / 731 - 2 * np.pi)
@@ -58,7 +58,7 @@ def test_amyloid_has_real_error_bars():
     np.testing.assert_array_equal(data.x.sum(1), 42)
     assert data.variance.min() > 0
     assert data.variance.std() > 0
-    # The first two rows of the file, by hand.
+    # The first two rows of the file, copied by hand.
     assert data.y[0] == -0.11735164865782
     assert data.variance[0] == 0.387032689617072**2
     assert data.x[0, data.feature_names.index("1K")] == 1
@@ -70,21 +70,21 @@ def test_amyloid_has_real_error_bars():
     assert (mutations == 1).sum() == 499
 
 
-def test_shipped_bytes_are_those_attributed():
-    attribution = (SHIPPED / "ATTRIBUTION.md").read_text(encoding="utf-8")
+def test_included_files_have_the_attributed_checksums():
+    attribution = (FOLDER / "ATTRIBUTION.md").read_text(encoding="utf-8")
     for name in ("bike-2011.csv", "amyloid.csv.gz"):
-        digest = hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest()
+        digest = hashlib.sha256((FOLDER / name).read_bytes()).hexdigest()
         assert f"## {name}" in attribution
         assert digest in attribution
 
 
-def test_frozen():
+def test_a_dataset_is_frozen():
     data = load_bike_2011()
     with pytest.raises(ValueError, match="read-only"):
         data.y[0] = 0
-    mine = np.ones(3)
-    Dataset(np.ones((3, 1)), mine, None, ("a",), "", "")
-    mine[0] = 2  # the caller's own array is left alone
+    y = np.ones(3)
+    Dataset(np.ones((3, 1)), y, None, ("a",), "", "")
+    y[0] = 2  # the caller's array stays writable
     with pytest.raises(dataclasses.FrozenInstanceError):
         data.y = None
 
@@ -97,8 +97,8 @@ def test_frozen():
         ({"feature_names": ("a",)}, "feature_names must name the 2 columns of x; got 1"),
     ],
 )
-def test_inconsistent_data(replaced, message):
-    good = {
+def test_inconsistent_arguments_are_rejected(replaced, message):
+    valid = {
         "x": np.ones((3, 2)),
         "y": np.ones(3),
         "variance": None,
@@ -106,6 +106,6 @@ def test_inconsistent_data(replaced, message):
         "source": "",
         "licence": "",
     }
-    assert len(Dataset(**good)) == 3
+    assert len(Dataset(**valid)) == 3
     with pytest.raises(ValueError, match=message):
-        Dataset(**good | replaced)
+        Dataset(**valid | replaced)

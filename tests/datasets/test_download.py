@@ -1,4 +1,4 @@
-"""Where data files come from: folder, cache, download; and what is said when they do not."""
+"""Data files from a folder, the cache or a download, and the errors if none has them."""
 
 import errno
 import hashlib
@@ -8,20 +8,20 @@ import zipfile
 import pytest
 
 from biv.datasets import download
-from biv.datasets.download import CsvTable, RemoteFile, find
+from biv.datasets.download import CsvTable, RemoteFile, find_file
 
 CONTENT = b"a,b\n1,2\n"
 
 
 @pytest.fixture
 def remote(tmp_path, monkeypatch):
-    """A file that can be had by URL alone, and a cache that is empty."""
+    """Return a file that only its URL provides, with an empty cache."""
     monkeypatch.delenv("BIV_DATA_DIR", raising=False)
     monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
-    return served(tmp_path, CONTENT)
+    return write_archive(tmp_path, CONTENT)
 
 
-def served(folder, content, member="table.csv"):
+def write_archive(folder, content, member="table.csv"):
     archive = folder / "archive.zip"
     with zipfile.ZipFile(archive, "w") as opened:
         opened.writestr(member, content)
@@ -32,34 +32,34 @@ def sha256(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def everything_in(folder):
+def files_below(folder):
     return [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
 
 
-def test_downloaded_once_then_cached(remote, tmp_path):
-    path = find(remote)
+def test_a_file_is_downloaded_once_and_then_cached(remote, tmp_path):
+    path = find_file(remote)
     assert path == tmp_path / "cache" / "kind" / "table.csv"
     assert path.read_bytes() == CONTENT
-    assert everything_in(tmp_path / "cache") == [path]
+    assert files_below(tmp_path / "cache") == [path]
     (tmp_path / "archive.zip").unlink()
-    assert find(remote) == path
+    assert find_file(remote) == path
 
 
-def test_the_folder_of_data_comes_first(remote, tmp_path, monkeypatch):
-    mine = tmp_path / "data" / "kind" / "table.csv"
-    mine.parent.mkdir(parents=True)
-    mine.write_bytes(CONTENT)
+def test_the_data_folder_comes_before_the_cache(remote, tmp_path, monkeypatch):
+    local = tmp_path / "data" / "kind" / "table.csv"
+    local.parent.mkdir(parents=True)
+    local.write_bytes(CONTENT)
     monkeypatch.setenv("BIV_DATA_DIR", str(tmp_path / "data"))
-    assert find(remote) == mine
-    assert not everything_in(tmp_path / "cache")
-    mine.unlink()  # not there: the cache and the download are next
-    assert find(remote) == tmp_path / "cache" / "kind" / "table.csv"
+    assert find_file(remote) == local
+    assert not files_below(tmp_path / "cache")
+    local.unlink()  # now the cache and the download are tried
+    assert find_file(remote) == tmp_path / "cache" / "kind" / "table.csv"
 
 
-def test_offline_it_says_what_to_do(remote, tmp_path):
+def test_without_a_network_the_error_explains_what_to_do(remote, tmp_path):
     (tmp_path / "archive.zip").unlink()
     with pytest.raises(FileNotFoundError) as error:
-        find(remote)
+        find_file(remote)
     message = str(error.value)
     for part in (
         remote.url,
@@ -70,36 +70,36 @@ def test_offline_it_says_what_to_do(remote, tmp_path):
         assert part in message
 
 
-def test_a_wrong_checksum_leaves_nothing_behind(remote, tmp_path):
-    served(tmp_path, b"something else")
+def test_a_download_with_a_wrong_checksum_is_not_cached(remote, tmp_path):
+    write_archive(tmp_path, b"something else")
     with pytest.raises(
         ValueError, match=f"SHA-256 {remote.sha256}; got {sha256(b'something else')}"
     ):
-        find(remote)
-    assert not everything_in(tmp_path / "cache")
+        find_file(remote)
+    assert not files_below(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("where", ["cache", "data"])
-def test_a_spoilt_file_is_named_and_kept(remote, tmp_path, monkeypatch, where):
-    spoilt = tmp_path / where / "kind" / "table.csv"
-    spoilt.parent.mkdir(parents=True)
-    spoilt.write_bytes(CONTENT[:-1])
+def test_a_damaged_file_is_named_and_kept(remote, tmp_path, monkeypatch, where):
+    damaged = tmp_path / where / "kind" / "table.csv"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(CONTENT[:-1])
     monkeypatch.setenv("BIV_DATA_DIR", str(tmp_path / "data"))
     with pytest.raises(ValueError, match=f"{where}.*remove it and try again"):
-        find(remote)
-    assert spoilt.read_bytes() == CONTENT[:-1]
+        find_file(remote)
+    assert damaged.read_bytes() == CONTENT[:-1]
 
 
-def test_an_archive_that_is_none(remote, tmp_path):
+def test_a_download_that_is_not_the_archive_is_rejected(remote, tmp_path):
     (tmp_path / "archive.zip").write_bytes(b"<html>Sorry</html>")
     with pytest.raises(ValueError, match="must be a zip archive with table.csv; got 18 bytes"):
-        find(remote)
-    served(tmp_path, CONTENT, member="other.csv")
+        find_file(remote)
+    write_archive(tmp_path, CONTENT, member="other.csv")
     with pytest.raises(ValueError, match="must be a zip archive with table.csv"):
-        find(remote)
+        find_file(remote)
 
 
-def test_a_download_cut_short(remote, monkeypatch):
+def test_an_incomplete_download_is_rejected(remote, monkeypatch):
     class Response:
         headers = {"Content-Length": "100"}  # noqa: RUF012
 
@@ -117,23 +117,23 @@ def test_a_download_cut_short(remote, monkeypatch):
 
     monkeypatch.setattr(download.urllib.request, "urlopen", lambda *_, **__: Response())
     with pytest.raises(FileNotFoundError, match="ended after 3 of 100 bytes"):
-        find(remote)
+        find_file(remote)
 
 
-def test_a_full_disk_leaves_nothing_behind(remote, tmp_path, monkeypatch):
-    def full(_):
+def test_a_full_disk_leaves_no_file(remote, tmp_path, monkeypatch):
+    def raise_disk_full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(download.os, "fsync", full)
+    monkeypatch.setattr(download.os, "fsync", raise_disk_full)
     with pytest.raises(
         OSError, match="could not be written: no space left on device: set BIV_CACHE_DIR"
     ) as error:
-        find(remote)
+        find_file(remote)
     assert error.value.errno == errno.ENOSPC
-    assert not everything_in(tmp_path / "cache")
+    assert not files_below(tmp_path / "cache")
 
 
-def test_where_the_cache_is(monkeypatch, tmp_path):
+def test_the_cache_follows_the_environment_variables(monkeypatch, tmp_path):
     monkeypatch.delenv("BIV_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert download.cache_dir() == tmp_path / "biv"
@@ -141,7 +141,7 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert download.cache_dir().parts[-2:] == (".cache", "biv")
 
 
-def test_tables_name_the_bad_cell():
+def test_csv_errors_name_the_invalid_cell():
     table = CsvTable("bike.csv", ["hr,temp", "1,0.5", "2,warm", "3"])
     assert table.numbers("hr").tolist() == [1, 2, 3]
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Images: what becomes a row and what does not, their pixels, and the cache they are kept in."""
+"""Images: which files become rows, their pixels, and the cache."""
 
 import errno
 import io
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("image_cache")
         ("part1/33_1_1_20170116.jpg", 33),
     ],
 )
-def test_ages_are_read_off_the_odd_names_too(tmp_path, name, age):
+def test_ages_are_read_from_irregular_names_too(tmp_path, name, age):
     data = load(write_folder(tmp_path / "UTKFace", {name: encoded(disc(5))}))
     assert data.y.tolist() == [age]
     assert data.names == (name,)
@@ -50,17 +50,18 @@ def test_ages_are_read_off_the_odd_names_too(tmp_path, name, age):
 def test_a_name_without_an_age_is_reported(tmp_path, name):
     files = faces(2) | {name: encoded(disc(9))}
     with pytest.warns(
-        UserWarning, match=r"1 of 3 files of .* left out: 1 without an age at the beginning"
+        UserWarning,
+        match=r"left out 1 of 3 files of .*: no age at the beginning of its name \(1 file: ",
     ):
         data = load_utkface(write_folder(tmp_path / "UTKFace", files), size=24)
     assert data.y.tolist() == [10, 11]
-    assert data.skipped == ((name, "without an age at the beginning of its name"),)
+    assert data.skipped == ((name, "no age at the beginning of its name"),)
 
 
 # Pixels.
 
 
-def test_pixels_are_those_of_the_files(tmp_path):
+def test_pixels_equal_those_of_the_files(tmp_path):
     data = load(write_folder(tmp_path / "UTKFace", faces(3)))
     assert data.x.shape == (3, 3, 24, 24)
     assert data.x.dtype == np.uint8
@@ -74,7 +75,7 @@ def test_pixels_are_those_of_the_files(tmp_path):
         data.x[0] = 0
 
 
-def test_images_are_mapped_and_lie_with_channels_last(tmp_path):
+def test_images_are_mapped_to_memory_with_channels_last(tmp_path):
     data = load(write_folder(tmp_path / "UTKFace", faces(3)))
     assert data.x.strides == (24 * 24 * 3, 1, 24 * 3, 3)
     base = data.x
@@ -84,20 +85,20 @@ def test_images_are_mapped_and_lie_with_channels_last(tmp_path):
 
 
 @pytest.mark.parametrize("size", [8, 24, 50])
-def test_images_are_resized_as_pillow_does(tmp_path, size):
+def test_images_are_resized_as_by_pillow(tmp_path, size):
     data = load(write_folder(tmp_path / "UTKFace", faces(1)), size=size)
-    whole = Image.fromarray(disc(3))
-    wanted = np.asarray(whole.resize((size, size), Image.Resampling.BILINEAR))
-    assert np.array_equal(data.x[0].transpose(1, 2, 0), wanted)
+    original = Image.fromarray(disc(3))
+    expected = np.asarray(original.resize((size, size), Image.Resampling.BILINEAR))
+    assert np.array_equal(data.x[0].transpose(1, 2, 0), expected)
 
 
-def test_the_middle_of_an_oblong_image_is_taken(tmp_path):
+def test_the_middle_of_an_oblong_image_is_cropped(tmp_path):
     wide = np.concatenate([np.zeros((24, 10, 3), np.uint8), disc(5), disc(9)[:, :10]], axis=1)
     data = load(write_folder(tmp_path / "UTKFace", {"7_0_0_1.png": encoded(wide)}))
     assert np.array_equal(data.x[0].transpose(1, 2, 0), disc(5))
 
 
-def test_an_image_is_turned_as_its_camera_says(tmp_path):
+def test_the_exif_orientation_is_applied(tmp_path):
     out = io.BytesIO()
     exif = Image.Exif()
     exif[0x0112] = 3  # upside down
@@ -118,44 +119,46 @@ def test_images_of_any_kind_with_8_bits_become_rgb(tmp_path, mode):
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
-def test_more_than_8_bits_are_not_cut_down_in_silence(tmp_path, dtype):
+def test_images_with_more_than_8_bits_are_reported(tmp_path, dtype):
     deep = io.BytesIO()
     Image.fromarray(np.full((24, 24), 3000, dtype=dtype)).save(deep, format="TIFF")
     files = faces(1) | {"7_0_0_1.tif": deep.getvalue()}
     data = load(write_folder(tmp_path / "UTKFace", files))
-    assert data.skipped == (("7_0_0_1.tif", "of more than 8 bits a channel"),)
+    assert data.skipped == (("7_0_0_1.tif", "more than 8 bits per channel"),)
 
 
 @pytest.mark.parametrize(("kind", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
-def test_colours_of_16_bits_are_not_cut_down_in_silence(tmp_path, kind, channels):
+def test_16_bit_colours_are_reported(tmp_path, kind, channels):
     rows = b"".join(b"\0" + b"\x0b\xb8" * (24 * channels) for _ in range(24))
     deep = png(24, 24, bits=16, kind=kind, pixels=rows)
     data = load(write_folder(tmp_path / "UTKFace", faces(1) | {"7_0_0_1.png": deep}))
-    assert data.skipped == (("7_0_0_1.png", "of more than 8 bits a channel"),)
+    assert data.skipped == (("7_0_0_1.png", "more than 8 bits per channel"),)
 
 
-def test_statistics_of_pixels():
+def test_statistics_of_pixels_equal_those_of_numpy():
     x = np.random.default_rng(0).integers(0, 256, (300, 3, 5, 4), dtype=np.uint8)
     x[:, 2] = 7
-    found = Pixels.fit(x)
-    np.testing.assert_allclose(found.mean, x.mean(axis=(0, 2, 3)))
-    np.testing.assert_allclose(found.std, [*x.std(axis=(0, 2, 3))[:2], 1.0])
+    pixels = Pixels.fit(x)
+    np.testing.assert_allclose(pixels.mean, x.mean(axis=(0, 2, 3)))
+    np.testing.assert_allclose(pixels.std, [*x.std(axis=(0, 2, 3))[:2], 1.0])
     for wrong in (x.astype(float), x[0], x[:0]):
-        with pytest.raises(ValueError, match=r"x must be bytes \(N, C, H, W\)"):
+        with pytest.raises(
+            ValueError, match=r"x must have shape \(N, C, H, W\) and dtype uint8; got shape"
+        ):
             Pixels.fit(wrong)
     with pytest.raises(ValueError, match=r"channels first, .*: use x.transpose\(0, 3, 1, 2\)"):
         Pixels.fit(np.zeros((2, 32, 32, 3), np.uint8))
 
 
-# What is left out.
+# Files that are left out.
 
 
-def test_files_that_are_no_images_are_left_out_and_reported(tmp_path):
-    whole = encoded(disc(12, size=100), "JPEG")
+def test_files_that_are_not_images_are_left_out_and_reported(tmp_path):
+    complete = encoded(disc(12, size=100), "JPEG")
     files = faces(3) | {
         "0_0_0_empty.jpg": b"",
         "0_0_0_text.jpg": b"not an image at all",
-        "0_0_0_cut.jpg": whole[: len(whole) // 2],
+        "0_0_0_cut.jpg": complete[: len(complete) // 2],
         "0_0_0_cut.png": encoded(disc(4, size=100))[:200],
     }
     data = load(write_folder(tmp_path / "UTKFace", files))
@@ -164,31 +167,32 @@ def test_files_that_are_no_images_are_left_out_and_reported(tmp_path):
         assert np.array_equal(data.x[row].transpose(1, 2, 0), disc(3 + row, shift=row))
     reasons = dict(data.skipped)
     assert reasons["0_0_0_empty.jpg"] == reasons["0_0_0_text.jpg"] == "not an image"
-    assert reasons["0_0_0_cut.jpg"].startswith("cut off or damaged (")
-    assert reasons["0_0_0_cut.png"].startswith("cut off or damaged (")
+    assert reasons["0_0_0_cut.jpg"].startswith("truncated or damaged (")
+    assert reasons["0_0_0_cut.png"].startswith("truncated or damaged (")
     assert "4 files left out" in repr(data)
 
 
-def test_what_was_left_out_is_said_again_when_the_cache_is_opened(tmp_path):
+def test_the_warning_is_repeated_when_the_cache_is_opened(tmp_path):
     folder = write_folder(tmp_path / "UTKFace", faces(2) | {"readme.txt": b"hello"})
     for _ in range(2):
-        with pytest.warns(UserWarning, match=r"1 of 3 files .*readme.txt"):
+        with pytest.warns(UserWarning, match=r"left out 1 of 3 files .*readme.txt"):
             load_utkface(folder, size=8)
 
 
-def test_a_warning_counts_by_kind_and_names_one_of_each(tmp_path):
+def test_the_warning_counts_files_by_reason(tmp_path):
     files = faces(3) | {f"{n}.txt": b"" for n in "abcde"} | {"1_0_0_1.jpg": b"1"}
     files["40_0_0_1.png"] = files["50_0_0_1.png"] = encoded(disc(5))
-    kinds = (
-        r"7 of 11 files .* are left out: 5 without an age at the beginning of its name \('a.txt'\); "
-        r"1 not an image \('1_0_0_1.jpg'\); 1 with the bytes of another \('50_0_0_1.png'\)\. "
+    expected = (
+        r"left out 7 of 11 files .*: no age at the beginning of its name \(5 files, such as 'a.txt'\); "
+        r"not an image \(1 file: '1_0_0_1.jpg'\); "
+        r"same bytes as another file \(1 file: '50_0_0_1.png'\)\. "
     )
-    with pytest.warns(UserWarning, match=kinds) as said:
+    with pytest.warns(UserWarning, match=expected) as warned:
         load_utkface(write_folder(tmp_path / "UTKFace", files), size=8)
-    assert said[0].filename == __file__
+    assert warned[0].filename == __file__
 
 
-def test_of_equal_files_the_first_by_name_is_kept(tmp_path):
+def test_the_first_by_name_of_equal_files_is_kept(tmp_path):
     same = encoded(disc(5))
     files = {"9_0_0_1.png": same, "30_0_0_1.png": same, "31_0_0_1.png": encoded(disc(6))}
     data = load(write_folder(tmp_path / "UTKFace", files))
@@ -197,15 +201,15 @@ def test_of_equal_files_the_first_by_name_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("side", [9_000, 100_000])
-def test_an_image_that_would_fill_the_memory_is_not_decoded(tmp_path, side):
+def test_an_image_of_too_many_pixels_is_not_decoded(tmp_path, side):
     files = faces(2) | {"1_0_0_bomb.png": png(side, side)}
     data = load(write_folder(tmp_path / "UTKFace", files))
     assert len(data) == 2
-    assert data.skipped[0].reason == "that would decode to more than 67,108,864 pixels"
+    assert data.skipped[0].reason == "more than 67,108,864 pixels"
 
 
 @pytest.mark.parametrize("files", [{}, {"readme.txt": b"hello"}, {"1_0_0_1.jpg": b"hello"}])
-def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, image_cache, files):
+def test_a_folder_without_images_is_an_error_and_leaves_no_cache(tmp_path, image_cache, files):
     folder = tmp_path / "UTKFace"
     folder.mkdir()
     with pytest.raises(ValueError, match="has no images"):
@@ -213,16 +217,16 @@ def test_no_images_at_all_is_an_error_that_leaves_nothing(tmp_path, image_cache,
     assert cache_entries(image_cache) == []
 
 
-def test_warnings_of_others_are_as_they_were(tmp_path):
-    """Filters are of the process: what threads change and restore in turns may stay changed."""
+def test_warning_filters_are_restored(tmp_path):
+    """Filters belong to the process, so threads that change and restore them may leave changes."""
     folder = write_folder(tmp_path / "UTKFace", faces(100) | {"notes.txt": b""})
     before = list(warnings.filters)
-    with pytest.warns(UserWarning, match="1 of 101 files"):
+    with pytest.warns(UserWarning, match="left out 1 of 101 files"):
         load_utkface(folder, size=8)
     assert list(warnings.filters) == before
 
 
-def test_no_interpreter_is_asked_for_an_image(tmp_path):
+def test_scripts_are_not_run_as_images(tmp_path):
     script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 24 24\n%%EndComments\nshowpage\n"
     data = load(write_folder(tmp_path / "UTKFace", faces(1) | {"1_0_0_1.png": script}))
     assert data.skipped == (("1_0_0_1.png", "not an image"),)
@@ -231,13 +235,13 @@ def test_no_interpreter_is_asked_for_an_image(tmp_path):
 # The cache.
 
 
-def test_the_cache_is_opened_and_not_made_again(tmp_path, monkeypatch):
+def test_an_existing_cache_is_opened(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     first = load(folder)
     monkeypatch.setattr(decode, "_image", None)  # decoding would fail
-    again = load(folder)
-    assert np.array_equal(first.x, again.x)
-    assert first.names == again.names
+    second = load(folder)
+    assert np.array_equal(first.x, second.x)
+    assert first.names == second.names
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,7 @@ def test_the_cache_is_opened_and_not_made_again(tmp_path, monkeypatch):
         lambda folder: next(folder.iterdir()).write_bytes(encoded(disc(1, shift=77))),
     ],
 )
-def test_other_files_are_another_cache(tmp_path, image_cache, change):
+def test_a_change_of_files_makes_another_cache(tmp_path, image_cache, change):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     before = load(folder)
     change(folder)
@@ -258,26 +262,26 @@ def test_other_files_are_another_cache(tmp_path, image_cache, change):
     assert before.names != after.names or not np.array_equal(before.x, after.x)
 
 
-def test_folders_of_equal_names_lengths_and_times_are_different_caches(tmp_path):
+def test_folders_with_equal_names_lengths_and_times_have_separate_caches(tmp_path):
     loaded = []
     for name, radius in (("a", 3), ("b", 9)):
         folder = write_folder(tmp_path / name, {"1_0_0_1.bmp": encoded(disc(radius), "BMP")})
         os.utime(folder / "1_0_0_1.bmp", (0, 0))
         loaded.append(load(folder).x)
     assert not np.array_equal(*loaded)
-    (tmp_path / "b" / "1_0_0_1.bmp").write_bytes(encoded(disc(5), "BMP"))  # in its place
+    (tmp_path / "b" / "1_0_0_1.bmp").write_bytes(encoded(disc(5), "BMP"))  # replaces the file
     os.utime(tmp_path / "b" / "1_0_0_1.bmp", (0, 0))
     assert np.array_equal(load(tmp_path / "b").x[0].transpose(1, 2, 0), disc(5))
 
 
-def test_another_size_is_another_cache(tmp_path, image_cache):
+def test_another_size_makes_another_cache(tmp_path, image_cache):
     folder = write_folder(tmp_path / "UTKFace", faces(2))
     assert load(folder, size=8).x.shape[2:] == (8, 8)
     assert load(folder, size=9).x.shape[2:] == (9, 9)
     assert len(cache_entries(image_cache)) == 2
 
 
-def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatch):
+def test_a_failure_leaves_no_partial_cache(tmp_path, image_cache, monkeypatch):
     def fail(*_):
         raise MemoryError
 
@@ -288,17 +292,17 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, image_cache, monkeypatc
 
 
 @pytest.mark.parametrize("where", ["posix_fallocate", "mkdir"])
-def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
+def test_a_full_disk_is_an_error_that_explains_what_to_do(
     tmp_path, image_cache, monkeypatch, where
 ):
-    def full(*_, **__):
+    def raise_disk_full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     folder = write_folder(tmp_path / "UTKFace", faces(4))
     if where == "mkdir":
-        monkeypatch.setattr("pathlib.Path.mkdir", full)
+        monkeypatch.setattr("pathlib.Path.mkdir", raise_disk_full)
     else:
-        monkeypatch.setattr("os.posix_fallocate", full)
+        monkeypatch.setattr("os.posix_fallocate", raise_disk_full)
     with pytest.raises(
         OSError, match="could not be written: no space left on device: set BIV_CACHE_DIR"
     ):
@@ -306,7 +310,7 @@ def test_where_there_is_no_room_is_an_error_that_says_what_to_do(
     assert cache_entries(image_cache) == []
 
 
-def test_room_is_taken_before_anything_is_written(tmp_path):
+def test_disk_space_is_allocated_before_writing(tmp_path):
     rows = decode._mapped(tmp_path / "pixels.bin", (100, 64, 64, 3))
     state = (tmp_path / "pixels.bin").stat()
     assert rows.shape == (100, 64, 64, 3)
@@ -314,7 +318,7 @@ def test_room_is_taken_before_anything_is_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_what_the_next_one_does_not_take_for_a_cache(
+def test_a_folder_left_by_a_killed_process_is_not_used_as_a_cache(
     tmp_path, image_cache, monkeypatch
 ):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
@@ -326,46 +330,44 @@ decode._image = lambda content, side: os._exit(9)
 load_utkface({str(folder)!r}, size=24)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
-    (begun,) = cache_entries(image_cache)
-    assert begun.startswith(".")
+    (leftover,) = cache_entries(image_cache)
+    assert leftover.startswith(".")
     (image_cache / ".my.notes").mkdir()
-    with monkeypatch.context() as patch:  # a file system without locks: it may be in use
+    with monkeypatch.context() as patch:  # without locks, it may be in use
         patch.setattr(atomic_files, "_lock", lambda *_, **__: False)
         load(folder)
-        assert begun in cache_entries(image_cache)
-        for name in (begun, ".my.notes"):
+        assert leftover in cache_entries(image_cache)
+        for name in (leftover, ".my.notes"):
             os.utime(image_cache / name, (0, time.time() - decode.STALE - 1))
         load(folder, size=8)
-        assert begun not in cache_entries(image_cache)
-    (image_cache / begun).mkdir()
-    with atomic_files.lock_folder(image_cache / begun):
+        assert leftover not in cache_entries(image_cache)
+    (image_cache / leftover).mkdir()
+    with atomic_files.lock_folder(image_cache / leftover):
         load(folder, size=9)
-        assert begun in cache_entries(image_cache)
+        assert leftover in cache_entries(image_cache)
     load(folder, size=10)
     assert sorted(cache_entries(image_cache))[0] == ".my.notes"
-    assert begun not in cache_entries(image_cache)
+    assert leftover not in cache_entries(image_cache)
 
 
-def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
-    tmp_path, image_cache, monkeypatch
-):
+def test_two_processes_can_make_the_same_cache_at_once(tmp_path, image_cache, monkeypatch):
     folder = write_folder(tmp_path / "UTKFace", faces(4))
-    together = threading.Barrier(2, timeout=30)
+    barrier = threading.Barrier(2, timeout=30)
     fill = decode._fill
 
-    def both(*arguments, **settings):
+    def fill_and_wait(*arguments, **settings):
         refused = fill(*arguments, **settings)
-        together.wait()
+        barrier.wait()
         return refused
 
-    monkeypatch.setattr(decode, "_fill", both)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(2)]
+    monkeypatch.setattr(decode, "_fill", fill_and_wait)
+    loaded = []
+    threads = [threading.Thread(target=lambda: loaded.append(load(folder))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert np.array_equal(found[0].x, found[1].x)
+    assert np.array_equal(loaded[0].x, loaded[1].x)
     assert len(cache_entries(image_cache)) == 1
 
 
@@ -385,7 +387,7 @@ def test_processes_that_make_one_cache_do_not_get_in_each_others_way(
         ),
     ],
 )
-def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, image_cache, damage):
+def test_a_damaged_cache_is_an_error_that_explains_what_to_do(tmp_path, image_cache, damage):
     folder = write_folder(tmp_path / "UTKFace", faces(2))
     load(folder)
     (home,) = image_cache.iterdir()
@@ -402,15 +404,15 @@ def test_a_damaged_cache_is_an_error_that_says_what_to_do(tmp_path, image_cache,
         (1.5, TypeError, "size must be an integer"),
     ],
 )
-def test_the_size_must_make_sense(tmp_path, size, error, message):
+def test_an_invalid_size_is_rejected(tmp_path, size, error, message):
     with pytest.raises(error, match=message):
         load(write_folder(tmp_path / "UTKFace", faces(1)), size=size)
 
 
-# Where it is looked for.
+# Where the files are searched for.
 
 
-def test_utkface_is_found_in_the_folder_of_data_or_in_the_cache(tmp_path, monkeypatch):
+def test_utkface_is_found_in_the_data_folder_or_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("BIV_DATA_DIR", str(tmp_path / "data"))
     with pytest.raises(FileNotFoundError, match=r"UTKFace is neither in BIV_DATA_DIR .*licence"):
         load_utkface()

@@ -1,6 +1,6 @@
-"""Data sets to learn and compare on, and splits of their rows.
+"""Data sets for learning and comparing methods, and splits of their rows.
 
-Each is a frozen :class:`~biv.tables.Dataset`.
+Every loader returns a frozen :class:`~biv.tables.Dataset`.
 """
 
 from biv.datasets.amyloid import load_amyloid

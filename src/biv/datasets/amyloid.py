@@ -1,4 +1,4 @@
-"""Amyloid: how fast variants of the amyloid-β peptide form fibrils, with real error bars."""
+"""Amyloid data: how fast variants of the amyloid-β peptide form fibrils, with real error bars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from biv.datasets.download import CsvTable
 from biv.tables.dataset import Dataset
 
-ALPHABET = "*ACDEFGHIKLMNPQRSTVWY"  # a stop, and the twenty amino acids
+ALPHABET = "*ACDEFGHIKLMNPQRSTVWY"  # a stop codon, and the twenty amino acids
 LENGTH = 42
 FEATURE_NAMES = tuple(
     f"{position}{letter}" for position in range(1, LENGTH + 1) for letter in ALPHABET
@@ -25,19 +25,28 @@ LICENCE = "CC BY 4.0 (data), MIT (mavenn)"
 
 
 def load_amyloid() -> Dataset:
-    """16,066 variants of the amyloid-β peptide, shipped: sequence, nucleation score, its error.
+    """Load 16,066 variants of the amyloid-β peptide, which are included in the package.
 
-    Features are the 42 positions one-hot over 21 letters, (N, 882); the label is the nucleation
-    score; its variance is the square of the standard error that was measured with it.
+    The label is the nucleation score, a measure of how fast the variant forms fibrils. It has a
+    real error bar.
 
-    Example:
-        >>> data = load_amyloid()
-        >>> data.x.shape, round(float(data.variance.min()), 4), round(float(data.variance.max()), 2)
-        ((16066, 882), 0.0016, 4.01)
+    Returns
+    -------
+    Dataset
+        `x` has shape (16066, 882): the 42 positions of the sequence, one-hot over 21 letters. `y`
+        has shape (16066,) and no unit. `variance` is the square of the standard error that was
+        published with each score.
+
+    Examples
+    --------
+    >>> import biv
+    >>> data = biv.datasets.load_amyloid()
+    >>> data.x.shape, round(float(data.variance.min()), 4), round(float(data.variance.max()), 2)
+    ((16066, 882), 0.0016, 4.01)
     """
-    shipped = resources.files("biv.datasets") / "data" / "amyloid.csv.gz"
-    text = gzip.decompress(shipped.read_bytes()).decode("utf-8")
-    table = CsvTable(shipped.name, text.splitlines())
+    file = resources.files("biv.datasets") / "data" / "amyloid.csv.gz"
+    text = gzip.decompress(file.read_bytes()).decode("utf-8")
+    table = CsvTable(file.name, text.splitlines())
     variance = table.numbers("dy") ** 2
     return Dataset(_one_hot(table), table.numbers("y"), variance, FEATURE_NAMES, SOURCE, LICENCE)
 

@@ -1,4 +1,4 @@
-"""Bike Sharing: the number of bicycles rented in an hour, from the time and the weather."""
+"""Bike Sharing data: the number of bicycles rented in an hour, from the time and the weather."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from biv.datasets.download import CsvTable, RemoteFile, find
+from biv.datasets.download import CsvTable, RemoteFile, find_file
 from biv.tables.dataset import Dataset
 
-DAYS = 731  # 2011 and 2012; NOTE[DIFF] 12: the date's angle runs twice around over all of them
+DAYS = 731  # days of 2011 and 2012; NOTE[DIFF] 12: the date's angle makes two turns in them
 FIRST_DAY = date(2011, 1, 1).toordinal()
 WEATHER = {"clear": 1.0, "cloudy/misty": 2.0, "light rain/snow": 3.0, "heavy rain/snow": 4.0}
 FEATURE_NAMES = (
@@ -45,16 +45,33 @@ Column = npt.NDArray[np.float64]
 
 
 def load_bike() -> Dataset:
-    """Bike Sharing, whole: 17,379 hours of 2011 and 2012, 19 features; labels are clean.
+    """Load the whole Bike Sharing data: 17,379 hours of 2011 and 2012, with clean labels.
 
-    Read from ``BIV_DATA_DIR/bike/hour.csv`` if it is there, else from the user's cache, else
-    downloaded once from UCI into that cache, and checked against its SHA-256 in every case.
+    The file is read from ``BIV_DATA_DIR/bike/hour.csv`` if that exists, otherwise from the user's
+    cache. If it is in neither, it is downloaded once from UCI into the cache. Its SHA-256 is
+    checked in every case. Add noise with :mod:`biv.noise`.
 
-    Raises:
-        FileNotFoundError: It is not on hand and cannot be downloaded; the message says what to do.
-        ValueError: The file found is not the one that was meant.
+    Returns
+    -------
+    Dataset
+        `x` has shape (17379, 19): year, date and hour as angles, weekday, holiday, and weather. `y`
+        has shape (17379,): bicycles rented per hour. `variance` is None.
+
+    Raises
+    ------
+    FileNotFoundError
+        The file is not available and cannot be downloaded. The message explains what to do.
+    ValueError
+        The file has another SHA-256.
+
+    Examples
+    --------
+    >>> import biv
+    >>> data = biv.datasets.load_bike()  # doctest: +SKIP
+    >>> data.x.shape, data.y.max()  # doctest: +SKIP
+    ((17379, 19), 977.0)
     """
-    path = find(WHOLE)
+    path = find_file(WHOLE)
     table = CsvTable(str(path), path.read_text(encoding="utf-8").splitlines())
 
     def day(cell: str) -> float:
@@ -70,17 +87,25 @@ def load_bike() -> Dataset:
 
 
 def load_bike_2011() -> Dataset:
-    """The 2011 half of Bike Sharing, shipped with the package: 8,645 hours, 19 features.
+    """Load the 2011 half of the Bike Sharing data, which is included in the package.
 
-    Labels are clean: add noise with :mod:`biv.noise`. The year is constant.
+    The labels are clean. Add noise with :mod:`biv.noise`.
 
-    Example:
-        >>> data = load_bike_2011()
-        >>> data.x.shape, float(data.y.max())
-        ((8645, 19), 651.0)
+    Returns
+    -------
+    Dataset
+        `x` has shape (8645, 19), with the columns of :func:`load_bike`; the year is constant. `y`
+        has shape (8645,): bicycles rented per hour. `variance` is None.
+
+    Examples
+    --------
+    >>> import biv
+    >>> data = biv.datasets.load_bike_2011()
+    >>> data.x.shape, float(data.y.max())
+    ((8645, 19), 651.0)
     """
-    shipped = resources.files("biv.datasets") / "data" / "bike-2011.csv"
-    table = CsvTable(shipped.name, shipped.read_text(encoding="utf-8").splitlines())
+    file = resources.files("biv.datasets") / "data" / "bike-2011.csv"
+    table = CsvTable(file.name, file.read_text(encoding="utf-8").splitlines())
     return _dataset(
         table,
         label="bikers",
@@ -91,7 +116,7 @@ def load_bike_2011() -> Dataset:
 
 
 def _dataset(table: CsvTable, *, label: str, year: Column, day: Column, weather: Column) -> Dataset:
-    """What the two files have in common."""
+    """Return the data set from the columns that both files have, and those that differ."""
     features = _features(
         year=year,
         day=day,
@@ -109,16 +134,22 @@ def _dataset(table: CsvTable, *, label: str, year: Column, day: Column, weather:
 
 
 def _features(
-    *, year: Column, day: Column, hour: Column, weekday: Column, **as_they_are: Column
+    *, year: Column, day: Column, hour: Column, weekday: Column, **unchanged: Column
 ) -> Column:
-    """The paper's 19 features, (N, 19): dates and hours as angles, weekdays one-hot.
+    """Return the paper's features, (N, 19), with dates and hours as angles and weekdays one-hot.
 
-    Args:
-        year: 0 for 2011, 1 for 2012.
-        day: 1 on 1 January 2011 and counting on.
-        hour: 0 to 23.
-        weekday: 0, Sunday, to 6.
-        as_they_are: The remaining columns, in the order of `FEATURE_NAMES`.
+    Parameters
+    ----------
+    year : ndarray
+        0 for 2011, 1 for 2012.
+    day : ndarray
+        Number of the day; 1 January 2011 is 1.
+    hour : ndarray
+        0 to 23.
+    weekday : ndarray
+        0 (Sunday) to 6.
+    **unchanged : ndarray
+        The other columns, in the order of `FEATURE_NAMES`.
     """
     date_angle = 4 * np.pi * (day - 1) / DAYS
     hour_angle = 2 * np.pi * hour / 24
@@ -131,6 +162,6 @@ def _features(
             np.sin(hour_angle),
             np.cos(hour_angle),
             *one_hot,
-            *as_they_are.values(),
+            *unchanged.values(),
         ]
     )

@@ -1,4 +1,4 @@
-"""Files of data: where they are found, how they are fetched, what is said when they cannot be."""
+"""Find data files in folders and caches, download them, and read them as CSV tables."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ from biv._utils.cache import cache_dir
 from biv._utils.messages import message_of, shortened
 
 CHUNK = 1 << 16
-TIMEOUT = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds without data
 
 
 class RemoteFile(NamedTuple):
-    """One file of data that is not shipped.
+    """A data file that is not included in the package.
 
-    Attributes:
-        path: Where it lies below a folder of data.
-        url: A zip archive that has it.
-        member: Its name in that archive.
-        sha256: What its bytes must amount to.
+    Attributes
+    ----------
+    path : str
+        Path of the file below a data folder.
+    url : str
+        URL of a zip archive that contains it.
+    member : str
+        Name of the file in that archive.
+    sha256 : str
+        Expected SHA-256 of the file, in hexadecimal digits.
     """
 
     path: str
@@ -40,12 +45,15 @@ class RemoteFile(NamedTuple):
     sha256: str
 
 
-def find(file: RemoteFile) -> Path:
-    """The file in `BIV_DATA_DIR`, else in the user's cache, else downloaded there.
+def find_file(file: RemoteFile) -> Path:
+    """Return the path of a file in `BIV_DATA_DIR` or the user's cache, after downloading if needed.
 
-    Raises:
-        FileNotFoundError: It is in neither and cannot be downloaded; the message says what to do.
-        ValueError: What was found or downloaded is not the file that was meant.
+    Raises
+    ------
+    FileNotFoundError
+        The file is in neither place and cannot be downloaded. The message explains what to do.
+    ValueError
+        The file that was found or downloaded has another SHA-256.
     """
     folder = os.environ.get("BIV_DATA_DIR")
     if folder and (Path(folder) / file.path).is_file():
@@ -59,7 +67,7 @@ def find(file: RemoteFile) -> Path:
         raise FileNotFoundError(
             f"{file.path} is neither in BIV_DATA_DIR ({folder or 'not set'}) nor in the cache "
             f"({cached}), and could not be downloaded ({error}). Download {file.url} elsewhere, "
-            f"unzip it, and put its {file.member} at {cached}; or put it at "
+            f"unzip it, and copy its {file.member} to {cached}. Or copy it to "
             f"<folder>/{file.path} and set BIV_DATA_DIR=<folder>"
         ) from error
     _require_checksum(content, file, file.url)
@@ -67,7 +75,9 @@ def find(file: RemoteFile) -> Path:
         write_atomically(cached, content)
     except OSError as error:
         raise WriteError(
-            error.errno, f"{error.strerror}: set BIV_CACHE_DIR to a folder with room", str(cached)
+            error.errno,
+            f"{error.strerror}: set BIV_CACHE_DIR to a folder with enough space",
+            str(cached),
         ) from error
     return cached
 
@@ -78,32 +88,32 @@ def _verified(path: Path, file: RemoteFile) -> Path:
 
 
 def _require_checksum(content: bytes, file: RemoteFile, source: str) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != file.sha256:
         raise ValueError(
-            f"{source} must hold {file.member} with SHA-256 {file.sha256}; got {found} "
+            f"{source} must hold {file.member} with SHA-256 {file.sha256}; got {digest} "
             f"({len(content):,} bytes): remove it and try again"
         )
 
 
 def _download(url: str) -> bytes:
-    """All of a URL, with its progress where someone is watching."""
+    """Return the content of a URL, and show the progress on a terminal."""
     with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
         total = int(response.headers.get("Content-Length") or 0)
         content = io.BytesIO()
         while chunk := response.read(CHUNK):
             content.write(chunk)
-            _show(url, content.tell(), total)
+            _show_progress(url, content.tell(), total)
     if total and content.tell() < total:
         raise OSError(f"the download ended after {content.tell():,} of {total:,} bytes")
     return content.getvalue()
 
 
-def _show(url: str, done: int, total: int) -> None:
+def _show_progress(url: str, done: int, total: int) -> None:
     if sys.stderr.isatty():
-        share = f"{done / total:4.0%}" if total else f"{done / 1e6:.1f} MB"
+        amount = f"{done / total:4.0%}" if total else f"{done / 1e6:.1f} MB"
         end = "\n" if done == total else ""
-        print(f"\r\033[K{url} {share}", end=end, file=sys.stderr, flush=True)
+        print(f"\r\033[K{url} {amount}", end=end, file=sys.stderr, flush=True)
 
 
 def _unzipped(archive: bytes, file: RemoteFile) -> bytes:
@@ -112,13 +122,13 @@ def _unzipped(archive: bytes, file: RemoteFile) -> bytes:
             return opened.read(file.member)
     except (zipfile.BadZipFile, KeyError) as error:
         raise ValueError(
-            f"{file.url} must be a zip archive with {file.member}; got {len(archive):,} bytes "
-            f"that are not ({error})"
+            f"{file.url} must be a zip archive with {file.member}; got {len(archive):,} bytes of "
+            f"other content ({error})"
         ) from error
 
 
 class CsvTable:
-    """A CSV file with a header, column by column; errors name the file, the line and the cell."""
+    """Columns of a CSV file with a header; errors name the file, the line and the cell."""
 
     def __init__(self, name: str, lines: Iterable[str]) -> None:
         self.name = name
@@ -130,7 +140,7 @@ class CsvTable:
         return len(self.rows)
 
     def text(self, column: str) -> list[str]:
-        """The cells of a column as they are."""
+        """Return the cells of a column as text."""
         if column not in self.columns:
             names = message_of(", ".join(self.columns))
             raise ValueError(f"{self.name} must have a column {column!r}; got {names}")
@@ -139,7 +149,7 @@ class CsvTable:
     def numbers(
         self, column: str, parse: Callable[[str], float] = float
     ) -> npt.NDArray[np.float64]:
-        """The cells of a column as numbers."""
+        """Return the cells of a column as numbers."""
         values = np.empty(len(self.rows))
         for index, cell in enumerate(self.text(column)):
             try:

@@ -1,4 +1,4 @@
-"""Labelled images: decoded once, and mapped to memory."""
+"""Read labelled images, which are decoded once and then mapped to memory."""
 
 from biv.images.dataset import ImageDataset, Pixels
 from biv.images.folder import read_images

@@ -1,4 +1,4 @@
-"""The files of a folder or of an archive, one after another; nothing is unpacked to disk."""
+"""Iterate over the files of a folder or an archive, without unpacking anything to disk."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from typing import IO, Any
 from biv._utils.messages import message_of, shortened
 
 LARGEST_FILE = 256 << 20  # bytes
-BLOCK = 1 << 20  # bytes that are read at a time where nothing is kept of them
+BLOCK = 1 << 20  # bytes per read where the content is not kept
 ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip")
-# What archives raise that are cut off, damaged, encrypted or compressed in an unknown way.
+# Errors of archives that are truncated, damaged, encrypted or compressed in an unknown way.
 DAMAGED = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError,
     NotImplementedError, RuntimeError,
@@ -33,74 +33,82 @@ OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\xfd7zXZ\0": lzma.open,
 }
 
-Reason = Callable[[str], str | None]
-Content = bytes | str  # of a file, or why there is none
+# The reason why a file of this name cannot be a row, or None if it can.
+SkipReason = Callable[[str], str | None]
+Content = bytes | str  # the bytes of a file, or the reason why it was skipped
 
 
 class ImageFiles(ABC):
-    """Files by their names, below `source`.
+    """Files of a folder or an archive, by their names below it.
 
-    Attributes:
-        source: The folder or the archive.
+    Attributes
+    ----------
+    source : Path
+        The folder or the archive.
     """
 
     source: Path
 
     @abstractmethod
-    def identity(self, reason_against: Reason) -> Hashable:
-        """What changes when files do that there is nothing against, had without reading them."""
+    def identity(self, skip_reason: SkipReason) -> Hashable:
+        """Return a key that changes when a usable file changes, without reading the files."""
 
     @abstractmethod
-    def contents(self, reason_against: Reason) -> Iterator[tuple[str, Content]]:
-        """Every name with its bytes; or with what is against it, and then it is not read."""
+    def contents(self, skip_reason: SkipReason) -> Iterator[tuple[str, Content]]:
+        """Yield every name with its bytes, or with the reason why the file is skipped unread."""
 
 
 def open_files(source: Path, ignore: Iterable[Path] = ()) -> ImageFiles:
-    """A folder without the files to be ignored, or an archive.
+    """Return the files of a folder, without those to ignore, or of an archive.
 
-    Raises:
-        FileNotFoundError: It is neither.
+    Raises
+    ------
+    FileNotFoundError
+        `source` is neither a folder nor a file.
     """
     if source.is_dir():
         return Folder(source, ignore)
     if source.is_file():
         return Archive(source)
-    raise FileNotFoundError(f"{source} is neither a folder of images nor an archive of them")
+    raise FileNotFoundError(f"{source} is neither a folder of images nor an archive of images")
 
 
 class Folder(ImageFiles):
-    """Subfolders too, but not those that are links, which may lead in circles."""
+    """Files of a folder and its subfolders, except linked ones, which may form cycles."""
 
     def __init__(self, source: Path, ignore: Iterable[Path]) -> None:
         self.source = source
-        known = {path.name: path.resolve() for path in ignore}
-        found = (
+        ignored = {path.name: path.resolve() for path in ignore}
+        entries = (
             (name, entry)
             for name, entry in _entries(source)
-            if known.get(entry.name) is None or Path(entry.path).resolve() != known[entry.name]
+            if ignored.get(entry.name) is None or Path(entry.path).resolve() != ignored[entry.name]
         )
-        self._found = sorted(found, key=itemgetter(0))
+        self._entries = sorted(entries, key=itemgetter(0))
 
     @property
     def names(self) -> set[str]:
-        """Of all files."""
-        return {name for name, _ in self._found}
+        """Return the names of all files."""
+        return {name for name, _ in self._entries}
 
-    def identity(self, reason_against: Reason) -> Hashable:  # noqa: D102
-        listed: list[Hashable] = [str(self.source.resolve())]
-        for name, entry in self._found:
-            fits = reason_against(name) is None
-            state = _state(entry.stat(follow_symlinks=_is_file(entry))) if fits else ()
-            listed.append((name, *state))
-        return tuple(listed)
+    def identity(self, skip_reason: SkipReason) -> Hashable:  # noqa: D102
+        key: list[Hashable] = [str(self.source.resolve())]
+        for name, entry in self._entries:
+            usable = skip_reason(name) is None
+            state = _state(entry.stat(follow_symlinks=_is_file(entry))) if usable else ()
+            key.append((name, *state))
+        return tuple(key)
 
-    def contents(self, reason_against: Reason) -> Iterator[tuple[str, Content]]:  # noqa: D102
-        for name, entry in self._found:
-            yield name, reason_against(name) or _read(entry)
+    def contents(self, skip_reason: SkipReason) -> Iterator[tuple[str, Content]]:  # noqa: D102
+        for name, entry in self._entries:
+            yield name, skip_reason(name) or _read(entry)
 
 
 def _entries(folder: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All but folders, by their names below the first; faster than pathlib by far."""
+    """Yield all entries except folders, with their names below `folder`.
+
+    ``os.scandir`` is much faster than pathlib here.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.R_OK | os.X_OK):
@@ -118,14 +126,14 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _read(entry: os.DirEntry[str]) -> Content:
     if entry.is_dir(follow_symlinks=False):
-        return "a folder that cannot be read"
+        return "unreadable folder"
     if not _is_file(entry):
-        return "not a file"
+        return "not a regular file"
     try:
         with Path(entry.path).open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        return f"that cannot be read ({error.strerror})"
+        return f"unreadable ({error.strerror})"
     return content if len(content) <= LARGEST_FILE else f"longer than {LARGEST_FILE:,} bytes"
 
 
@@ -134,27 +142,27 @@ def _state(state: os.stat_result) -> tuple[int, int, int]:
 
 
 class Archive(ImageFiles):
-    """A zip file, or a tar file, compressed or not, of which every byte is looked at."""
+    """Files of a zip file or of a tar file, compressed or not. Every byte is read and checked."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
 
-    def identity(self, reason_against: Reason) -> Hashable:  # noqa: ARG002, D102
+    def identity(self, skip_reason: SkipReason) -> Hashable:  # noqa: ARG002, D102
         return str(self.source.resolve()), *_state(self.source.stat())
 
-    def contents(self, reason_against: Reason) -> Iterator[tuple[str, Content]]:  # noqa: D102
-        with self._whole():
+    def contents(self, skip_reason: SkipReason) -> Iterator[tuple[str, Content]]:  # noqa: D102
+        with self._errors_name_archive():
             zipped = zipfile.is_zipfile(self.source)
-            yield from (self._zipped if zipped else self._tarred)(reason_against)
+            yield from (self._zipped if zipped else self._tarred)(skip_reason)
 
-    def _zipped(self, reason_against: Reason) -> Iterator[tuple[str, Content]]:
+    def _zipped(self, skip_reason: SkipReason) -> Iterator[tuple[str, Content]]:
         with zipfile.ZipFile(self.source) as archive:
             for entry in archive.infolist():
                 name = self._safe(entry.filename, entry.file_size)
                 if not entry.is_dir():
-                    yield name, reason_against(name) or archive.read(entry)
+                    yield name, skip_reason(name) or archive.read(entry)
 
-    def _tarred(self, reason_against: Reason) -> Iterator[tuple[str, Content]]:
+    def _tarred(self, skip_reason: SkipReason) -> Iterator[tuple[str, Content]]:
         with self._decompressed() as stream:
             bounded = _Bounded(stream)
             with tarfile.open(fileobj=bounded, mode="r:") as archive:  # type: ignore[call-overload]
@@ -163,13 +171,13 @@ class Archive(ImageFiles):
                     if entry.isfile():
                         file = archive.extractfile(entry)
                         assert file is not None
-                        yield name, reason_against(name) or file.read()
+                        yield name, skip_reason(name) or file.read()
                     elif not entry.isdir():
-                        yield name, reason_against(name) or "not a file"
-            # To tarfile, a header that is cut off or damaged is the end, like a block of zeros.
+                        yield name, skip_reason(name) or "not a regular file"
+            # tarfile takes a truncated or damaged header for the end, like a block of zeros.
             if bounded.last != bytes(tarfile.BLOCKSIZE):
-                raise tarfile.ReadError("it has no end")
-            while stream.read(BLOCK):  # until the checksum
+                raise tarfile.ReadError("it has no end marker")
+            while stream.read(BLOCK):  # the checksum follows the content
                 pass
 
     @contextmanager
@@ -188,9 +196,9 @@ class Archive(ImageFiles):
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
             raise ValueError(
-                f"{self.source} is refused: its entry {shortened(name)} lies outside its folder"
+                f"{self.source} is refused: its entry {shortened(name)} is outside its folder"
             )
-        if size > LARGEST_FILE:  # it is not read further than that, whatever it may unpack to
+        if size > LARGEST_FILE:  # reading stops at this size, whatever the content unpacks to
             raise ValueError(
                 f"{self.source} is refused: its entry {shortened(name)} unpacks to more than "
                 f"{LARGEST_FILE:,} bytes"
@@ -198,21 +206,23 @@ class Archive(ImageFiles):
         return path.as_posix()
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _errors_name_archive(self) -> Iterator[None]:
         try:
             yield
         except DAMAGED as error:
-            said = message_of(error)
             raise ValueError(
-                f"{self.source} is refused: it is no archive, or is cut off or damaged ({said})"
+                f"{self.source} is refused: it is not an archive, or it is truncated or damaged "
+                f"({message_of(error)})"
             ) from error
 
 
 class _Bounded:
-    """A stream that never reads much at once: tarfile believes the lengths of its headers.
+    """Stream with an upper limit per read, because tarfile trusts the lengths in its headers.
 
-    Attributes:
-        last: What was read last.
+    Attributes
+    ----------
+    last : bytes
+        Content of the last read.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -222,6 +232,6 @@ class _Bounded:
 
     def read(self, size: Any = -1) -> bytes:
         if not 0 <= size <= LARGEST_FILE:
-            raise tarfile.ReadError(f"a header of {size:,} bytes")
+            raise tarfile.ReadError(f"a header has {size:,} bytes")
         self.last = self._stream.read(size)
         return self.last

@@ -1,4 +1,4 @@
-"""Images as a dataset, and the statistics of their pixels."""
+"""Images as a data set, and the statistics of their pixels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy.typing as npt
 from biv.tables.dataset import Dataset
 
 CHANNELS = ("red", "green", "blue")
-MAX_CHANNELS = 4  # of an ordinary image
+MAX_CHANNELS = 4  # largest number of channels of an ordinary image
 
 
 class Skipped(NamedTuple):
-    """A file that is not among the images, and why."""
+    """Name of a file that was left out, and the reason."""
 
     name: str
     reason: str
@@ -25,11 +25,16 @@ class Skipped(NamedTuple):
 class ImageDataset(Dataset):
     """A :class:`~biv.tables.Dataset` of images, mapped to memory.
 
-    x has shape (N, 3, size, size) and holds bytes.
+    `x` has shape (N, 3, size, size) and dtype uint8. The other attributes of a data set are `y`,
+    `variance` (None if the labels are clean), `feature_names` (the channels), `source` and
+    `licence`. :func:`read_images` and :func:`biv.datasets.load_utkface` return it.
 
-    Attributes:
-        names: The file of each row.
-        skipped: The files that are not among them, and why.
+    Attributes
+    ----------
+    names : tuple of str
+        Name of the file of each row.
+    skipped : tuple of Skipped
+        Files that were left out, as pairs (name, reason).
     """
 
     names: tuple[str, ...] = ()
@@ -45,32 +50,67 @@ class ImageDataset(Dataset):
 
 
 class Pixels(NamedTuple):
-    """The statistics of pixels, channel by channel, by which a network standardises them."""
+    """Mean and standard deviation of the pixels of each channel.
+
+    A network standardises images with them; see :class:`biv.models.Standardise`.
+
+    Attributes
+    ----------
+    mean : tuple of float
+        Mean of each channel, on the scale from 0 to 255.
+    std : tuple of float
+        Standard deviation of each channel, on that scale.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     @classmethod
     def fit(cls, x: npt.NDArray[Any]) -> Pixels:
-        """Of images, (N, C, H, W), bytes; of the training rows, but in the paper's protocol.
+        """Return the statistics of images.
 
-        Exact: sums of bytes are whole numbers. A constant channel has std 1.
+        They are computed from exact sums of bytes. A constant channel has a standard deviation
+        of 1.
 
-        Example:
-            >>> Pixels.fit(np.array([0, 2], dtype=np.uint8).reshape(2, 1, 1, 1))
-            Pixels(mean=(1.0,), std=(1.0,))
+        Parameters
+        ----------
+        x : ndarray of shape (N, C, H, W) and dtype uint8
+            Images with channels first. Pass the training rows only; the paper's protocol passes
+            all rows.
+
+        Returns
+        -------
+        Pixels
+            Mean and standard deviation of each channel.
+
+        Raises
+        ------
+        ValueError
+            `x` has another dtype or shape, or is empty.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from biv.images import Pixels
+        >>> Pixels.fit(np.array([0, 2], dtype=np.uint8).reshape(2, 1, 1, 1))
+        Pixels(mean=(1.0,), std=(1.0,))
         """
         if x.ndim != 4 or x.dtype != np.uint8 or not x.size:
-            raise ValueError(f"x must be bytes (N, C, H, W); got {x.dtype} {x.shape}")
+            raise ValueError(
+                f"x must have shape (N, C, H, W) and dtype uint8; got shape {x.shape} and dtype "
+                f"{x.dtype}"
+            )
         if x.shape[1] > MAX_CHANNELS >= x.shape[3]:
             raise ValueError(
-                f"x must have its channels first, (N, C, H, W); got {x.shape}: use "
+                f"x must have channels first, (N, C, H, W); got shape {x.shape}: use "
                 "x.transpose(0, 3, 1, 2)"
             )
         counts = np.zeros((x.shape[1], 256), dtype=np.int64)
         for start in range(0, len(x), 256):
-            for channel, own in enumerate(counts):
-                own += np.bincount(x[start : start + 256, channel].ravel(), minlength=256)
+            for channel, channel_counts in enumerate(counts):
+                channel_counts += np.bincount(
+                    x[start : start + 256, channel].ravel(), minlength=256
+                )
         values, total = np.arange(256.0), counts.sum(axis=1)
         mean = counts @ values / total
         variance = counts @ values**2 / total - mean**2

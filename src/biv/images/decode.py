@@ -1,15 +1,15 @@
-"""Folders and archives of images: decoded once, in parallel, to a file that is mapped to memory.
+"""Decode folders and archives of images once, in parallel, to a file that is mapped to memory.
 
-What becomes of a file, by one rule for all:
+The same rules apply to every folder and archive:
 
-- A file that cannot be a row is left out and reported, with the reason: it has no label, it cannot
-  be read, it is not an image (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP), it is cut off or damaged, it
-  has more than 8 bits a channel, it is longer than 256 MiB, or it would decode to more than
-  67,108,864 pixels (a decompression bomb).
-- Of files with equal bytes, the first by name is kept; the others are reported.
-- An archive that cannot be trusted is refused as a whole, with a ValueError: an entry lies outside
-  its folder, unpacks to more than 256 MiB, or the archive is cut off or damaged anywhere. Archives
-  are read entry by entry, and never unpacked to disk.
+- A file that cannot be a row is left out and reported with the reason: it has no label, cannot be
+  read, is not an image (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP), is truncated or damaged, has more
+  than 8 bits per channel, is longer than 256 MiB, or would decode to more than 67,108,864 pixels (a
+  decompression bomb).
+- If several files have the same bytes, the first by name is kept and the others are reported.
+- An archive is refused as a whole, with a ValueError, if an entry is outside its folder, if an
+  entry unpacks to more than 256 MiB, or if it is truncated or damaged anywhere. Archives are read
+  entry by entry and never unpacked to disk.
 """
 
 from __future__ import annotations
@@ -47,40 +47,31 @@ from biv._utils.cache import cache_dir
 from biv._utils.messages import message_of, shortened
 from biv._utils.progress import progress_bar
 from biv._utils.warnings import warn
-from biv.images.archive import LARGEST_FILE, ImageFiles, Reason, open_files
+from biv.images.archive import LARGEST_FILE, ImageFiles, SkipReason, open_files
 from biv.images.dataset import CHANNELS, Skipped
 
 FORMAT = "biv images 1"
-
-
-LARGEST_IMAGE = 64 << 20  # pixels
-
-
-LARGEST_SIDE = 4096  # pixels, of what is asked for
-
-
-STALE = 24 * 3600.0  # seconds after which what was begun and never finished is cleared away
-
-
-SHOWN = 3  # files that a warning names
-
-
-REPEATED, REPEATED_KIND = "has the bytes of", "with the bytes of another"
-
-
-UNWANTED = "not wanted"
-
-
-KINDS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no interpreter among the decoders
+LARGEST_IMAGE = 64 << 20  # pixels of a file
+LARGEST_SIDE = 4096  # largest `size`, in pixels
+STALE = 24 * 3600.0  # age in seconds after which an unfinished cache is removed
+SHOWN = 3  # number of files that an error names
+REPEATED = "has the bytes of"  # part of the cache's format; the name of the first file follows
+REPEATED_KIND = "same bytes as another file"
+NOT_REQUESTED = "not requested"
+KINDS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no decoder that runs a script
 
 
 class Decoded(NamedTuple):
     """Images in a cache.
 
-    Attributes:
-        x: (N, 3, size, size), bytes.
-        names: Of their files, sorted.
-        skipped: Files that are not among them, and why.
+    Attributes
+    ----------
+    x : ndarray
+        Images of shape (N, 3, size, size) and dtype uint8.
+    names : tuple of str
+        Names of their files, sorted.
+    skipped : tuple of Skipped
+        Files that were left out, with reasons.
     """
 
     x: npt.NDArray[np.uint8]
@@ -92,87 +83,98 @@ def decode(
     source: Path,
     *,
     size: int,
-    reason_against: Reason = lambda _: None,
+    skip_reason: SkipReason = lambda _: None,
     rule: str = "",
     ignore: Iterable[Path] = (),
     progress: bool = True,
 ) -> Decoded:
-    """All images of a folder or an archive, square and of one size, from the cache if it has them.
+    """Return all images of a folder or an archive as squares of one size, from the cache if there.
 
-    An image is turned as its EXIF entry says, made RGB, cut to the square in its middle and resized
-    to `size` with Pillow's antialiased bilinear filter. Files are ordered by name, whatever the
-    folder or the archive.
+    An image is rotated as its EXIF orientation states, converted to RGB, cropped to the square in
+    its middle and resized to `size` with Pillow's antialiased bilinear filter. Files are ordered by
+    name.
 
-    The cache is a folder below ``BIV_CACHE_DIR``, or the user's cache, named by a digest of the
-    names, lengths and times of the files, the size and the rule; it appears whole or not at all.
+    The cache is a folder below ``BIV_CACHE_DIR`` or the user's cache. Its name is a digest of the
+    names, lengths and times of the files, the size and the rule. It is written completely or not at
+    all.
 
-    Args:
-        source: A folder, with its subfolders, or an archive.
-        size: Of a side, in pixels.
-        reason_against: Why a file of this name cannot be a row, or None.
-        rule: A name for this function, part of the cache's.
-        ignore: Files of the folder that are known to be something else.
-        progress: Whether to show a bar on a terminal.
+    Parameters
+    ----------
+    source : Path
+        A folder, with its subfolders, or an archive.
+    size : int
+        Length of a side, in pixels.
+    skip_reason : callable
+        Function that returns the reason why a file of a given name cannot be a row, or None.
+    rule : str
+        Name of this function, which becomes part of the digest.
+    ignore : iterable of Path
+        Files of the folder that are not images, such as the table.
+    progress : bool
+        Whether to show a progress bar on a terminal.
 
-    Raises:
-        FileNotFoundError: There is no such folder or archive.
-        ValueError: The archive is refused, or there are no images.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such folder or archive.
+    ValueError
+        The archive is refused, or there are no images.
     """
     side = validation.integer("size", size, at_least=1)
     if side > LARGEST_SIDE:
         raise ValueError(f"size must be at most {LARGEST_SIDE} pixels; got {side}")
     if importlib.util.find_spec("PIL") is None:
-        raise ModuleNotFoundError("images need Pillow: pip install pillow, or biv[images]")
+        raise ModuleNotFoundError("reading images requires Pillow: install pillow, or biv[images]")
     files = open_files(source, ignore)
-    known = repr((FORMAT, side, rule, files.identity(reason_against)))
-    key = hashlib.sha256(known.encode(errors="surrogateescape")).hexdigest()[:24]
-    home = cache_dir() / "images" / key
-    if not home.is_dir():
-        _make(home, files, side, reason_against, progress=progress)
-    return _open(home)
+    state = repr((FORMAT, side, rule, files.identity(skip_reason)))
+    digest = hashlib.sha256(state.encode(errors="surrogateescape")).hexdigest()[:24]
+    folder = cache_dir() / "images" / digest
+    if not folder.is_dir():
+        _make_cache(folder, files, side, skip_reason, progress=progress)
+    return _open_cache(folder)
 
 
-def _open(home: Path) -> Decoded:
+def _open_cache(folder: Path) -> Decoded:
     try:
-        told = json.loads((home / "contents.json").read_text(encoding="utf-8"))
-        count, side = len(told["names"]), int(told["size"])
-        if told["format"] != FORMAT:
-            raise ValueError(f"it is a {shortened(told['format'])}")
-        pixels = home / "pixels.bin"
-        if pixels.stat().st_size != count * side * side * len(CHANNELS):
-            raise ValueError(f"{pixels.name} has another length")
+        contents = json.loads((folder / "contents.json").read_text(encoding="utf-8"))
+        count, side = len(contents["names"]), int(contents["size"])
+        if contents["format"] != FORMAT:
+            raise ValueError(f"format must be {FORMAT!r}; got {shortened(contents['format'])}")
+        pixels = folder / "pixels.bin"
+        expected, length = count * side * side * len(CHANNELS), pixels.stat().st_size
+        if length != expected:
+            raise ValueError(f"{pixels.name} must have {expected:,} bytes; got {length:,}")
         rows = np.memmap(pixels, dtype=np.uint8, mode="r", shape=(count, side, side, 3))
-        skipped = tuple(Skipped(*one) for one in told["skipped"])
-        return Decoded(np.asarray(rows).transpose(0, 3, 1, 2), tuple(told["names"]), skipped)
+        skipped = tuple(Skipped(*item) for item in contents["skipped"])
+        return Decoded(np.asarray(rows).transpose(0, 3, 1, 2), tuple(contents["names"]), skipped)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        said = message_of(error)
         raise ValueError(
-            f"{home} is not a cache of images, or is damaged ({said}): remove that folder to have "
-            "it made anew"
+            f"{folder} is not a cache of images, or is damaged ({message_of(error)}): remove that "
+            "folder, and it is made again"
         ) from error
 
 
-def _make(
-    home: Path, files: ImageFiles, side: int, reason_against: Reason, *, progress: bool
+def _make_cache(
+    folder: Path, files: ImageFiles, side: int, skip_reason: SkipReason, *, progress: bool
 ) -> None:
-    """Decode all files beside `home`, and put them there when they are complete."""
-    beside = home.parent / f".{home.name}.{secrets.token_hex(4)}"
+    """Decode all files in a temporary folder, and rename it to `folder` when it is complete."""
+    temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     try:
-        make_folder(home.parent)
-        _clear_stale(home.parent)
-        with lock_folder(beside, wait=True):
-            _make_beside(home, beside, files, side, reason_against, progress=progress)
+        make_folder(folder.parent)
+        _remove_stale(folder.parent)
+        with lock_folder(temporary, wait=True):
+            _fill_cache(folder, temporary, files, side, skip_reason, progress=progress)
     except WriteError as error:
-        hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with room"
+        hint = f"{error.strerror}: set BIV_CACHE_DIR to a folder with enough space"
         raise WriteError(error.errno, hint, error.filename) from error
 
 
-def _make_beside(
-    home: Path,
-    beside: Path,
+def _fill_cache(
+    folder: Path,
+    temporary: Path,
     files: ImageFiles,
     side: int,
-    reason_against: Reason,
+    skip_reason: SkipReason,
     *,
     progress: bool,
 ) -> None:
@@ -180,56 +182,57 @@ def _make_beside(
         with progress_bar(
             None, f"reading {files.source.name}", enabled=progress, unit="file"
         ) as bar:
-            names, skipped = _survey(files, reason_against, bar)
+            names, skipped = _survey(files, skip_reason, bar)
         if not names:
-            raise ValueError(f"{files.source} has no images{_among(skipped)}")
-        what = f"decoding {files.source.name}"
-        with progress_bar(len(names), what, enabled=progress, unit="file") as bar:
-            refused = _fill(beside / "pixels.bin", files, names, side, bar)
+            raise ValueError(f"{files.source} has no images{_first_reasons(skipped)}")
+        label = f"decoding {files.source.name}"
+        with progress_bar(len(names), label, enabled=progress, unit="file") as bar:
+            refused = _fill(temporary / "pixels.bin", files, names, side, bar)
         kept = [name for name in names if name not in refused]
         skipped |= refused
         if not kept:
-            raise ValueError(f"{files.source} has no images{_among(skipped)}")
-        told = {
+            raise ValueError(f"{files.source} has no images{_first_reasons(skipped)}")
+        contents = {
             "format": FORMAT,
             "source": files.source.name,
             "size": side,
             "names": kept,
             "skipped": sorted(skipped.items()),
         }
-        write_atomically(beside / "contents.json", json.dumps(told, indent=0).encode())
+        write_atomically(temporary / "contents.json", json.dumps(contents, indent=0).encode())
         try:
-            beside.replace(home)
+            temporary.replace(folder)
         except OSError:
-            if not home.is_dir():
-                raise  # and if it is, another process was faster, with the same content
+            if not folder.is_dir():  # otherwise, another process has made the same cache
+                raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _among(skipped: Mapping[str, str]) -> str:
+def _first_reasons(skipped: Mapping[str, str]) -> str:
     first = [f"{name!r}: {reason}" for name, reason in sorted(skipped.items())[:SHOWN]]
     return f" among {len(skipped)} files ({'; '.join(first)})" if first else ""
 
 
-def _clear_stale(folder: Path) -> None:
-    """Remove what was never finished; where nobody can know, what was begun long ago."""
-    for begun in folder.iterdir():
-        if re.fullmatch(r"\.[0-9a-f]{24}\..+", begun.name) and remove_leftover(begun) is None:
-            with suppress(FileNotFoundError):  # which another process has finished, or removed
-                if time.time() - begun.stat().st_mtime > STALE:
-                    shutil.rmtree(begun, ignore_errors=True)
+def _remove_stale(folder: Path) -> None:
+    """Remove temporary folders that no process uses; if that cannot be known, the old ones."""
+    for temporary in folder.iterdir():
+        unfinished = re.fullmatch(r"\.[0-9a-f]{24}\..+", temporary.name)
+        if unfinished and remove_leftover(temporary) is None:
+            with suppress(FileNotFoundError):  # another process may have renamed or removed it
+                if time.time() - temporary.stat().st_mtime > STALE:
+                    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _survey(
-    files: ImageFiles, reason_against: Reason, bar: tqdm[Any]
+    files: ImageFiles, skip_reason: SkipReason, bar: tqdm[Any]
 ) -> tuple[list[str], dict[str, str]]:
-    """The names of distinct files that may be rows, in order, and of the others with reasons."""
+    """Return the names of distinct usable files, sorted, and the others with reasons."""
     digests: dict[str, bytes] = {}
     skipped: dict[str, str] = {}
-    for name, content in files.contents(reason_against):
+    for name, content in files.contents(skip_reason):
         if name in digests or name in skipped:
-            raise ValueError(f"{files.source} has two entries of the name {name!r}")
+            raise ValueError(f"{files.source} has two entries with the name {name!r}")
         if isinstance(content, str):
             skipped[name] = content
         else:
@@ -247,40 +250,40 @@ def _survey(
 def _fill(
     path: Path, files: ImageFiles, names: list[str], side: int, bar: tqdm[Any]
 ) -> dict[str, str]:
-    """Write every image to its place, then close the gaps; the files that are none, and why."""
-    place = {name: row for row, name in enumerate(names)}
+    """Decode every file to its row, then close the gaps; return unusable files with reasons."""
+    row_of = {name: row for row, name in enumerate(names)}
     rows = _mapped(path, (len(names), side, side, len(CHANNELS)))
     refused: dict[str, str] = {}
 
     def put(name: str, content: bytes) -> None:
         try:
-            rows[place[name]] = _image(content, side)
+            rows[row_of[name]] = _image(content, side)
         except _RefusedError as error:
             refused[name] = str(error)
 
     workers = os.cpu_count() or 1
-    waiting: dict[Future[None], int] = {}  # and how many bytes each holds
+    pending: dict[Future[None], int] = {}  # with the number of bytes that each holds
 
     def finish(futures: Iterable[Future[None]]) -> None:
         for future in list(futures):
             future.result()
-            del waiting[future]
+            del pending[future]
             bar.update()
 
     with (
-        warnings.catch_warnings(),  # here, since filters are of the process and not of a thread
-        ThreadPoolExecutor(workers) as pool,  # Pillow lets go of the interpreter while it decodes
+        warnings.catch_warnings(),  # not in `put`: filters belong to the process, not to a thread
+        ThreadPoolExecutor(workers) as pool,  # Pillow releases the GIL while it decodes
     ):
-        warnings.simplefilter("ignore")  # of Pillow's: what it warns of is decided here
-        for name, content in files.contents(lambda name: None if name in place else UNWANTED):
+        warnings.simplefilter("ignore")  # Pillow warns of files that are handled here
+        for name, content in files.contents(lambda name: None if name in row_of else NOT_REQUESTED):
             if isinstance(content, bytes):
-                waiting[pool.submit(put, name, content)] = len(content)
-            elif name in place:  # it could be read a moment ago
+                pending[pool.submit(put, name, content)] = len(content)
+            elif name in row_of:  # it was readable in `_survey`
                 refused[name] = content
-            while len(waiting) > 8 * workers or sum(waiting.values()) > LARGEST_FILE:
-                finish(wait(waiting, return_when=FIRST_COMPLETED).done)
-        finish(waiting)
-    kept = [row for name, row in place.items() if name not in refused]
+            while len(pending) > 8 * workers or sum(pending.values()) > LARGEST_FILE:
+                finish(wait(pending, return_when=FIRST_COMPLETED).done)
+        finish(pending)
+    kept = [row for name, row in row_of.items() if name not in refused]
     for new, old in enumerate(kept):
         if new != old:
             rows[new] = rows[old]
@@ -292,9 +295,10 @@ def _fill(
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.uint8]]:
-    """A new file of this shape, mapped to memory; where there is no room for it, an error."""
+    """Return a new file of this shape, mapped to memory; raise if the disk has no space for it."""
     try:
-        with path.open("wb") as file:  # a mapped file would end the process, where the disk is full
+        with path.open("wb") as file:
+            # Allocate now: writing to a mapped file kills the process if the disk is full.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, math.prod(shape))
             file.truncate(math.prod(shape))
@@ -304,49 +308,54 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.ui
 
 
 class _RefusedError(Exception):
-    """A file that is no image to be used, and why."""
+    """Raised for a file that cannot be used as an image; the message is the reason."""
 
 
 def _image(content: bytes, side: int) -> npt.NDArray[np.uint8]:
-    """Bytes of a file to (side, side, 3)."""
+    """Return an image of shape (side, side, 3) from the bytes of a file."""
     from PIL import Image, ImageOps
 
     try:
         opened = Image.open(io.BytesIO(content), formats=KINDS)
     except Image.DecompressionBombError:
-        raise _RefusedError(f"that would decode to more than {LARGEST_IMAGE:,} pixels") from None
+        raise _RefusedError(f"more than {LARGEST_IMAGE:,} pixels") from None
     except Exception:
         raise _RefusedError("not an image") from None
     with opened:
         if opened.width * opened.height > LARGEST_IMAGE:
-            raise _RefusedError(f"that would decode to more than {LARGEST_IMAGE:,} pixels")
-        # Pillow has colours of 16 bits as such of 8, but its decoders' arguments tell.
+            raise _RefusedError(f"more than {LARGEST_IMAGE:,} pixels")
+        # Pillow reports 16-bit colours as 8-bit ones; the arguments of its decoders show them.
         if opened.mode.startswith(("I", "F")) or ";16" in str(opened.tile):
-            raise _RefusedError("of more than 8 bits a channel")
+            raise _RefusedError("more than 8 bits per channel")
         try:
             ImageOps.exif_transpose(opened, in_place=True)
             upright = opened if opened.mode == "RGB" else opened.convert("RGB")
             if upright.size != (side, side):
                 upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
             return np.array(upright)
-        except Exception as error:  # Pillow's decoders have many kinds
-            raise _RefusedError(f"cut off or damaged ({message_of(error)})") from None
+        except Exception as error:  # Pillow's decoders raise many types
+            raise _RefusedError(f"truncated or damaged ({message_of(error)})") from None
 
 
-def warn_of(skipped: Sequence[Skipped], source: Path, total: int) -> None:
+def warn_about_skipped(skipped: Sequence[Skipped], source: Path, total: int) -> None:
     """Warn about the files that were left out, if there are any, with a count per reason."""
     if skipped:
         warn(
-            f"{len(skipped)} of {total} files of {source} are left out: {counted(skipped)}. "
-            "`skipped` has them all"
+            f"left out {len(skipped)} of {total} files of {source}: {count_by_reason(skipped)}. "
+            "`skipped` lists all of them"
         )
 
 
-def counted(skipped: Sequence[Skipped]) -> str:
-    """How many of each kind, each with an example, in words."""
+def count_by_reason(skipped: Sequence[Skipped]) -> str:
+    """Return the reasons as text, each with the number of files and an example."""
     kinds: dict[str, list[str]] = {}
     for name, reason in skipped:
         kind = REPEATED_KIND if reason.startswith(REPEATED) else reason.partition(" (")[0]
         kinds.setdefault(kind, []).append(name)
     ordered = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-    return "; ".join(f"{len(names)} {kind} ({names[0]!r})" for kind, names in ordered)
+    return "; ".join(
+        f"{kind} (1 file: {names[0]!r})"
+        if len(names) == 1
+        else f"{kind} ({len(names)} files, such as {names[0]!r})"
+        for kind, names in ordered
+    )

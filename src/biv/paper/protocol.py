@@ -17,7 +17,7 @@ from torch import Tensor
 from biv import noise as noises
 from biv.datasets import load_bike, load_bike_2011, load_utkface, split_rows
 from biv.images import ImageDataset, Pixels
-from biv.images.decode import counted
+from biv.images.decode import count_by_reason
 from biv.losses import registry
 from biv.losses.modules import VarianceLoss
 from biv.models import MLP, ResNet18
@@ -57,7 +57,7 @@ def source(dataset: str, pixels: int | None = None) -> Source:
     if pixels is not None:
         # NOTE[DIFF] 18: all distinct files. NOTE[DIFF] 19: channel by channel.
         with warnings.catch_warnings():  # `left_out` has it, for whoever tells people once
-            warnings.filterwarnings("ignore", ".*are left out")
+            warnings.filterwarnings("ignore", "left out")
             faces = load_utkface(size=pixels)
         scale = LabelScaler.fit(faces.y)
         return Source(faces, faces.x, scale, 2_000.0, pixels=Pixels.fit(faces.x))
@@ -75,7 +75,7 @@ def left_out(dataset: str, pixels: int | None) -> str | None:
     if not isinstance(data, ImageDataset) or not data.skipped:
         return None
     left = f"{len(data.skipped)} files are left out"
-    return f"{dataset}: {len(data):,} images; {left}: {counted(data.skipped)}."
+    return f"{dataset}: {len(data):,} images; {left}: {count_by_reason(data.skipped)}."
 
 
 def _quiet_hours(data: Dataset) -> npt.NDArray[np.bool_]:
