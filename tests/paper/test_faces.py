@@ -226,7 +226,12 @@ def test_reproduce_and_claims_on_faces(generated, capsys):
     assert main(["reproduce", "table1", *part, *out]) == 0
     shown = capsys.readouterr().out
     assert "2 runs trained" in shown
-    assert shown.count("utkface: 330 images; 1 files are left out: no age at the beginning of its name (1 file: ") == 1
+    assert (
+        shown.count(
+            "utkface: 330 images; 1 files are left out: no age at the beginning of its name (1 file: "
+        )
+        == 1
+    )
     assert "256 training images of 32×32, noise of mean variance μ = 2,000 years²" in shown
     names = {path.name for path in generated.iterdir()}
     assert {f"table1-utkface-smoke-part.{kind}" for kind in ("md", "csv", "tex", "svg")} <= names
