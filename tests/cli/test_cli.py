@@ -1,4 +1,4 @@
-"""The command."""
+"""The commands of the paper, and what all commands share."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def test_reproduce_trains_once_and_draws_from_the_store(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_claims_are_judged_from_the_store(tmp_path, capsys):
+def test_claims_are_tested_from_the_store(tmp_path, capsys):
     out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--out", str(tmp_path)]
     assert main(["claims", "2", "16", *out, "--jobs", "2"]) == 0
     shown = capsys.readouterr().out
@@ -59,16 +59,16 @@ def test_claims_are_judged_from_the_store(tmp_path, capsys):
     assert re.search(r"^  2  Noise of mean", shown, re.MULTILINE)
     assert re.search(r"^ 16  Twice as many clean rows", shown, re.MULTILINE)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(before) == {"runs.sqlite"}  # some claims are shown, all are written
+    assert set(before) == {"runs.sqlite"}  # files are written only if all claims are shown
     assert main(["claims", "2", "16", "--stored", *out]) == 0
     assert "6 of 6 runs are stored" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert main(["reproduce", "fig03", "--stored", *out]) == 0  # in part
+    assert main(["reproduce", "fig03", "--stored", *out]) == 0  # some runs are missing
     assert "4 of 16 runs are stored" in capsys.readouterr().out
     assert (tmp_path / "fig03-bike2011-smoke.svg").exists()
     assert main(["claims", "--stored", *out]) == 0
-    told = (tmp_path / "claims-bike2011-smoke.md").read_text(encoding="utf-8")
-    assert " 18 not run." in told  # all but the two whose runs are there
+    page = (tmp_path / "claims-bike2011-smoke.md").read_text(encoding="utf-8")
+    assert " 18 not run." in page  # all but the two claims whose runs are stored
     assert (tmp_path / "claims-bike2011-smoke.csv").exists()
     store = Store(tmp_path / "runs.sqlite")
     missing = store.missing(claims("bike2011", PRESETS["smoke"])[4].runs(2))
@@ -78,8 +78,8 @@ def test_claims_are_judged_from_the_store(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
-    """The command of the Makefile, at the smoke preset."""
+def test_the_demo_writes_the_table_and_prints_its_paths(tmp_path):
+    """Run the command of the Makefile with the smoke preset."""
     root = Path(__file__).parents[2]
     (line,) = re.findall(
         r"^demo:.*\n\t\$\(BIN\)/(biv .+)$", (root / "Makefile").read_text(), re.MULTILINE
@@ -89,7 +89,7 @@ def test_the_demo_makes_the_table_and_says_where_it_is(tmp_path):
         [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "| α=0.25 | C=μ/20 |" in run.stdout
-    assert run.stderr == ""  # no progress bar where nobody is watching
+    assert run.stderr == ""  # no progress bar without a terminal
     *_, paths, page = run.stdout.strip().splitlines()
     assert Path(page).name == "report-bike2011-smoke.html"
     assert (tmp_path / page).is_file()
@@ -115,7 +115,7 @@ def test_bad_usage_is_exit_code_2(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_without_matplotlib_nothing_is_trained_in_vain(tmp_path, monkeypatch, capsys):
+def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["reproduce", "table1", "--out", str(tmp_path / "new")]) == 2
     assert "pip install matplotlib" in capsys.readouterr().err
@@ -131,14 +131,14 @@ def test_help_has_examples(arguments, capsys):
 
 
 @pytest.mark.slow
-def test_whoever_reads_may_have_seen_enough():
+def test_a_reader_may_close_the_pipe():
     command = f"{sys.executable} -m biv reproduce --list --dataset bike2011 | head -1"
     run = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert run.stdout.startswith("name ")
     assert run.stderr == ""
 
 
-def test_a_folder_is_asked_for(tmp_path, capsys):
+def test_a_file_as_output_folder_is_refused(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("mine")
     for command in (["reproduce", "--list"], ["claims"]):
@@ -147,7 +147,7 @@ def test_a_folder_is_asked_for(tmp_path, capsys):
     assert file.read_text() == "mine"
 
 
-def test_what_is_not_stored_takes_no_file_s_place(tmp_path, capsys):
+def test_without_stored_runs_no_file_is_written(tmp_path, capsys):
     Store(tmp_path / "runs.sqlite")
     for command in (["reproduce", "fig03"], ["claims"]):
         assert main([*command, "--stored", "--dataset", "bike2011", "--out", str(tmp_path)]) == 2
@@ -155,7 +155,7 @@ def test_what_is_not_stored_takes_no_file_s_place(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["runs.sqlite"]
 
 
-def test_data_that_are_not_on_hand_leave_nothing_behind(tmp_path, monkeypatch, capsys):
+def test_missing_data_leave_no_folder_behind(tmp_path, monkeypatch, capsys):
     def load():
         raise FileNotFoundError("no such data")
 
@@ -166,7 +166,7 @@ def test_data_that_are_not_on_hand_leave_nothing_behind(tmp_path, monkeypatch, c
     assert not (tmp_path / "new").exists()
 
 
-def test_a_store_that_cannot_be_written_to_is_told_before_training(tmp_path, monkeypatch, capsys):
+def test_a_locked_store_is_an_error_before_training(tmp_path, monkeypatch, capsys):
     Store(tmp_path / "runs.sqlite")
     holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -185,14 +185,14 @@ def test_claims_are_listed_with_their_runs(tmp_path, capsys):
     assert "claim 16" not in shown
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
     assert re.fullmatch(r"biv \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def group_ends(group, seconds=10):
-    """Whether no process of a group is left, soon."""
+    """Wait until no process of a group is left, and return whether that has happened."""
     for _ in range(10 * seconds):
         try:
             os.killpg(group, 0)
@@ -204,25 +204,25 @@ def group_ends(group, seconds=10):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
-def test_an_interrupt_ends_it_at_once_and_keeps_what_was_done(tmp_path, name):
-    """To the whole group, as a terminal sends Ctrl-C: no traceback, no process left."""
+def test_an_interrupt_ends_it_at_once_and_keeps_the_store(tmp_path, name):
+    """A signal to the whole group, as of Ctrl-C, leaves no traceback and no process."""
     number = getattr(signal, name)
     command = [sys.executable, "-m", "biv", "reproduce", "table1", "--dataset", "bike2011"]
-    command += ["--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]  # minutes, if it were let
+    command += ["--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]  # would take minutes
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A test that was itself started in the background may have been told to ignore it.
+        # A test that runs in the background may have inherited an ignored signal.
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     assert "runs to train" in process.stdout.readline()
-    time.sleep(8)  # workers have begun
+    time.sleep(8)  # workers have started
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert errors.strip() == "biv: interrupted; what was finished is stored"
-    assert group_ends(process.pid)  # workers, and what Python starts beside them
+    assert group_ends(process.pid)  # workers and the resource tracker of multiprocessing
     assert len(Store(tmp_path / "runs.sqlite")) == 0

@@ -1,4 +1,4 @@
-"""The commands on one's own data, from file to prediction, and what they say of bad input."""
+"""The commands on tables, from file to prediction, and their errors on bad input."""
 
 import dataclasses
 import gzip
@@ -37,7 +37,7 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_shipped_amyloid_table_from_file_to_prediction(here, capsys):
+def test_the_included_amyloid_table_from_file_to_prediction(here, capsys):
     shipped = Path(biv.datasets.__file__).parent / "data" / "amyloid.csv.gz"
     with gzip.open(shipped, "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()
@@ -63,7 +63,7 @@ def test_the_shipped_amyloid_table_from_file_to_prediction(here, capsys):
     assert 0.5 < off.std() < 1.5
 
 
-def test_a_model_folder_is_the_estimator_fitted_on_the_table(model):
+def test_a_model_folder_equals_the_estimator_fitted_on_the_table(model):
     folder = ModelFolder.read(model)
     table = biv.tables.LabelledTable.read(model.parent / "data.csv", folder.target)
     fitted = biv.BIVRegressor(members=4, folds=4, max_epochs=5, random_state=0)
@@ -79,7 +79,7 @@ def test_a_model_folder_is_the_estimator_fitted_on_the_table(model):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet"])
-def test_predictions_stand_beside_the_cells_as_they_were(model, suffix, here, monkeypatch):
+def test_predictions_are_added_to_the_unchanged_cells(model, suffix, here, monkeypatch):
     whole = pd.read_csv(model.parent / "data.csv", dtype=str, keep_default_na=False)
     whole["free text"] = 'a "quoted", one\nwith two lines'
     whole["number"] = "007"
@@ -106,12 +106,12 @@ def test_predictions_stand_beside_the_cells_as_they_were(model, suffix, here, mo
         np.testing.assert_allclose(parts[name].astype(float), found[name].astype(float), rtol=1e-5)
 
 
-def test_predict_wants_the_columns_it_learned_from_and_no_more(model, here, capsys):
+def test_predict_requires_the_columns_of_training_only(model, here, capsys):
     whole = pd.read_csv(model.parent / "data.csv")
     whole.drop(columns=["y", "s"]).head(1).to_csv("one.csv", index=False)
     assert run("predict", model, "one.csv", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {
+    result = json.loads(capsys.readouterr().out)
+    assert result == {
         "out": "predictions.csv",
         "rows": 1,
         "columns": ["prediction", "prediction_std"],
@@ -151,7 +151,7 @@ def test_nothing_is_overwritten_without_force(model, here, capsys):
     assert Path("biv-inspect.png").exists()
     assert Path("biv-inspect-2.png").exists()
     assert run("inspect", path, *COLUMNS, "--picture", "biv-inspect.png") == 2
-    assert "biv-inspect.png is there already" in capsys.readouterr().err
+    assert "biv-inspect.png already exists" in capsys.readouterr().err
     Path("other").mkdir()
     Path("other/thesis.txt").write_text("mine")
     assert run("train", path, *COLUMNS, *SMALL, "--out", "other", "--force") == 2
@@ -159,7 +159,7 @@ def test_nothing_is_overwritten_without_force(model, here, capsys):
 
 
 @pytest.mark.slow
-def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsys):
+def test_interrupted_training_resumes_to_the_same_model(here, monkeypatch, capsys):
     path = data(here / "data.csv")
     options = [path, *COLUMNS, "--members", "8", "--max-epochs", "20"]
     assert run("train", *options, "--out", "straight") == 0
@@ -197,7 +197,7 @@ def test_interrupted_training_goes_on_to_the_same_model(here, monkeypatch, capsy
     assert np.array_equal(one.out_of_fold_, two.out_of_fold_)
 
 
-def test_threads_and_terminals_do_not_decide_a_training(model):
+def test_threads_and_terminals_do_not_identify_a_training(model):
     folder = ModelFolder.read(model)
     table = biv.tables.LabelledTable.read(model.parent / "data.csv", folder.target)
     settings = {"random_state": 0, "n_jobs": 1, "verbose": True}
@@ -208,7 +208,7 @@ def test_threads_and_terminals_do_not_decide_a_training(model):
     assert train._digest(other, settings) != digest
 
 
-def test_a_forced_training_keeps_the_old_model_until_it_is_done(here, monkeypatch, capsys):
+def test_a_forced_training_keeps_the_old_model_until_it_has_finished(here, monkeypatch, capsys):
     path = data(here / "data.csv")
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 0
 
@@ -225,7 +225,7 @@ def test_a_forced_training_keeps_the_old_model_until_it_is_done(here, monkeypatc
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_no_half_written_file(model, here):
-    """As a terminal sends it, in the middle of a long prediction."""
+    """A signal as of a terminal, in the middle of a long prediction."""
     whole = pd.read_csv(model.parent / "data.csv")
     pd.concat([whole] * 2000).to_csv("long.csv", index=False)
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from biv.cli import main; sys.exit(main())"
@@ -240,9 +240,9 @@ def test_ctrl_c_leaves_no_half_written_file(model, here):
         time.sleep(0.05)
     assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
     assert [p.name for p in here.iterdir()] == ["long.csv"]
 
 
@@ -266,16 +266,16 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         (["y,s", *(line[2:] for line in LINES[1:])], COLUMNS, "must have a column to learn from; got none"),
         (LINES, [*COLUMNS, "--features", "x", "y"], "'y' cannot be a feature and a label"),
         (LINES, ["--target", "y", "--target-interval", "x", "s", "--level", "2"], "level must be"),
-        (LINES, [*COLUMNS, "--seed", "-1"], "--seed must be 0 or more; got -1"),
+        (LINES, [*COLUMNS, "--seed", "-1"], "--seed must be non-negative; got -1"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["inspect", "train", "compare"])
 def test_bad_input(command, lines, options, message, here, capsys):
     Path("data.csv").write_text("\n".join(lines) + "\n")
     assert run(command, "data.csv", *options) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert "Traceback" not in said.err
+    output = capsys.readouterr()
+    assert message in output.err
+    assert "Traceback" not in output.err
     assert [path.name for path in here.iterdir()] == ["data.csv"]
 
 
@@ -299,7 +299,7 @@ def test_bad_input(command, lines, options, message, here, capsys):
             [*COLUMNS, "--loss", "cutoff", "--threshold", "1e-9"],
             "--loss cutoff needs a label with a variance below --threshold 1e-09",
         ),
-        ([*COLUMNS, "--jobs", "0"], "--jobs must be 1 or more, or -1 for all cores; got 0"),
+        ([*COLUMNS, "--jobs", "0"], "--jobs must be at least 1, or -1 for all cores; got 0"),
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -310,7 +310,7 @@ def test_errors_of_train_name_its_options(options, message, capsys):
 
 
 @pytest.mark.parametrize("command", ["inspect", "train", "compare"])
-def test_files_that_are_none(command, here, capsys):
+def test_files_that_do_not_exist(command, here, capsys):
     (here / "empty").mkdir()
     assert run(command, "empty", *COLUMNS) == 2
     assert "empty must contain tables" in capsys.readouterr().err
@@ -331,7 +331,7 @@ def test_error_bars_that_are_missing(capsys):
 
 
 def leaky(path, rows=120):
-    """A table with identifiers of three kinds, a copy of the label and columns to learn from."""
+    """Write a table with three kinds of identifiers, copies of the label, and a true feature."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=rows)
     y = x + rng.normal(size=rows)
@@ -351,20 +351,22 @@ OTHERS = ["--ignore", "low", "high", "minus", "plus", "--ignore", "low in other 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", [["inspect"], ["compare"], ["train"], ["train", "--stream"]])
 def test_every_command_leaves_out_identifiers_and_refuses_copies_of_the_label(command, capsys):
-    rows = 2000 if "--stream" in command else 120  # of which it looks at one in ten
+    rows = 2000 if "--stream" in command else 120  # a stream examines one row in ten
     path = leaky(Path("data.parquet" if "--stream" in command else "data.csv"), rows)
     given = [*command, path, *COLUMNS, *OTHERS]
     assert run(*given) == 2
-    said = capsys.readouterr().err
-    assert "features must not repeat the label; these do, by their rank correlation" in said
-    assert "with 'y': 'in other units' (+1.0000). Leave them out with --ignore" in said
-    assert "or use them nevertheless with --keep 'in other units'" in said
+    output = capsys.readouterr().err
+    assert "features must not repeat the label; these do, by their rank correlation" in output
+    assert "with 'y': 'in other units' (+1.0000). Leave them out with --ignore" in output
+    assert "or use them nevertheless with --keep 'in other units'" in output
     for name, texts in (("name", "texts"), ("key", "sequences of 12 letters")):
         count = rows // 4 if name == "name" else rows
         cells = f"{count:,} distinct {texts} in {count:,} filled cells"
-        assert f"column {name!r} was left out: {cells}, as identifiers have (--keep {name}" in said
-    assert "column 'kepid' holds mostly distinct integers: if it is an identifier, leave" in said
-    assert "(--ignore kepid)" in said
+        assert (
+            f"column {name!r} was left out: {cells}, as identifiers have (--keep {name}" in output
+        )
+    assert "column 'kepid' holds mostly distinct integers: if it is an identifier, leave" in output
+    assert "(--ignore kepid)" in output
 
 
 @pytest.mark.usefixtures("here")
@@ -372,10 +374,10 @@ def test_columns_are_kept_by_option(capsys):
     path = leaky(Path("data.csv"))
     kept = ["--keep", "key", "kepid", "--keep", "in other units"]
     assert run("train", path, *COLUMNS, *OTHERS, *kept, *SMALL) == 0
-    told = capsys.readouterr()
-    assert "4 columns to learn from (3 number, 1 sequence)" in told.out
-    assert "column 'name' was left out" in told.err
-    assert "kepid" not in told.err
+    result = capsys.readouterr()
+    assert "4 columns to learn from (3 number, 1 sequence)" in result.out
+    assert "column 'name' was left out" in result.err
+    assert "kepid" not in result.err
     assert run("predict", "biv-model", path) == 0
 
 
@@ -388,8 +390,8 @@ def test_every_command_refuses_distances_and_copies_of_the_ends(command, capsys)
     assert "they look like − and + errors, on both sides of 0" in capsys.readouterr().err
     columns += ["--target-interval", "low", "high"]
     assert run(*command, path, *columns) == 2
-    said = capsys.readouterr().err
-    assert "with 'low': 'low in other units' (-1.0000). Leave them out with --ignore" in said
+    output = capsys.readouterr().err
+    assert "with 'low': 'low in other units' (-1.0000). Leave them out with --ignore" in output
 
 
 @pytest.mark.usefixtures("here")
@@ -404,28 +406,28 @@ def test_compare_and_train_have_the_same_rows(capsys, monkeypatch):
     monkeypatch.setattr("biv.workflows.comparison.methods", lambda: methods)
     options = ["--unknown-variance", "median", "--json"]
     assert run("compare", "data.csv", *COLUMNS, *options, "--no-report", "--jobs", "1") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["rows_of_unknown_variance"]) == (62, 2)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["rows"], result["rows_of_unknown_variance"]) == (62, 2)
     assert run("train", "data.csv", *COLUMNS, *options, *SMALL, "--no-report") == 0
     trained = json.loads(capsys.readouterr().out)
-    assert trained["result"]["unknown_variance"] == told["unknown_variance"]
+    assert trained["result"]["unknown_variance"] == result["unknown_variance"]
 
 
 @pytest.mark.usefixtures("here")
 def test_one_feature_and_no_error_bars_are_enough(capsys):
     Path("data.csv").write_text("\n".join(LINES))
     assert run("train", "data.csv", "--target", "y", "--ignore", "s", *SMALL, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["model"] == "biv-model"
-    assert told["result"]["epsilon"] is None
+    result = json.loads(capsys.readouterr().out)
+    assert result["model"] == "biv-model"
+    assert result["result"]["epsilon"] is None
     assert run("predict", "biv-model", "data.csv") == 0
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda told: told | {"format": "biv model folder 9", "biv": "9.0"}, "about.json was written by a newer biv (format 'biv model folder 9'; this version reads 'biv model folder 1')"),
-        (lambda told: {k: v for k, v in told.items() if k != "schema"}, "about.json is damaged: Object missing required field schema"),
+        (lambda content: content | {"format": "biv model folder 9", "biv": "9.0"}, "about.json was written by a newer biv (format 'biv model folder 9'; this version reads 'biv model folder 1')"),
+        (lambda content: {k: v for k, v in content.items() if k != "schema"}, "about.json is damaged: Object missing required field schema"),
         (lambda _: [1], "about.json is damaged"),
     ],
 )  # fmt: skip
@@ -434,13 +436,13 @@ def test_a_model_folder_of_another_version(model, change, message, here, capsys)
     folder.mkdir()
     for name in ("model.safetensors", "about.json"):
         (folder / name).write_bytes((model / name).read_bytes())
-    told = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    (folder / "about.json").write_text(json.dumps(change(told)), encoding="utf-8")
+    result = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    (folder / "about.json").write_text(json.dumps(change(result)), encoding="utf-8")
     assert run("predict", "m", model.parent / "data.csv") == 2
     assert message in capsys.readouterr().err
 
 
-def test_what_is_no_model_folder(here, capsys):
+def test_folders_without_a_model(here, capsys):
     data(here / "data.csv")
     assert run("predict", "gone", "data.csv") == 2
     assert "gone is not a folder" in capsys.readouterr().err
@@ -470,7 +472,7 @@ def test_help_has_examples(command, capsys):
     assert f"examples:\n  biv {command} " in capsys.readouterr().out
 
 
-def test_bad_usage_is_2(capsys):
+def test_bad_usage_has_exit_code_2(capsys):
     for arguments in (
         ["train"],
         ["train", "a.csv"],
@@ -486,7 +488,7 @@ def test_bad_usage_is_2(capsys):
 
 
 @pytest.mark.slow
-def test_compare_as_text_and_for_machines(here, capsys, monkeypatch):
+def test_compare_prints_text_or_json(here, capsys, monkeypatch):
     monkeypatch.setattr(
         "biv.workflows.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 3}
     )
@@ -498,19 +500,19 @@ def test_compare_as_text_and_for_machines(here, capsys, monkeypatch):
     assert "60 rows are too few" in text
     assert "The lowest error is that of" in text
     assert run("compare", *options, "--json", "--unweighted") == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     assert {"L2", "IV", "Cutoff", "BIV", "BIV, shuffled variances"} <= {
-        m["method"] for m in told["methods"]
+        m["method"] for m in result["methods"]
     }
-    assert told["recommendation"]
+    assert result["recommendation"]
 
 
-def test_inspect_for_machines(here, capsys):
+def test_inspect_prints_json(here, capsys):
     data(here / "data.csv")
     assert run("inspect", "data.csv", *COLUMNS, "--no-picture", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["picture"] is None
-    assert told["rows"] == 150
+    result = json.loads(capsys.readouterr().out)
+    assert result["picture"] is None
+    assert result["rows"] == 150
     assert [path.name for path in here.iterdir()] == ["data.csv"]
 
 
@@ -531,7 +533,7 @@ def test_a_table_with_a_thousand_columns(capsys):
     assert len(pd.read_csv("predictions.csv")) == 80
 
 
-def test_a_file_that_shrinks_while_it_is_predicted(model, here, monkeypatch, capsys):
+def test_a_file_that_shrinks_during_prediction(model, here, monkeypatch, capsys):
     path = data(here / "data.csv")
     size = path.stat().st_size
     monkeypatch.setattr(files, "BLOCK", 900)
@@ -547,7 +549,7 @@ def test_a_file_that_shrinks_while_it_is_predicted(model, here, monkeypatch, cap
     assert [p.name for p in here.iterdir()] == ["data.csv"]
 
 
-def test_files_are_for_whom_any_new_file_is(model, here):
+def test_new_files_have_the_permissions_of_the_umask(model, here):
     before = os.umask(0o022)
     try:
         assert run("predict", model, data(here / "data.csv")) == 0
@@ -556,29 +558,29 @@ def test_files_are_for_whom_any_new_file_is(model, here):
     assert (here / "predictions.csv").stat().st_mode & 0o777 == 0o644
 
 
-def test_without_the_libraries_it_says_what_to_install(here, capsys, monkeypatch):
+def test_without_the_libraries_the_error_names_what_to_install(here, capsys, monkeypatch):
     import importlib.util
 
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "sklearn" else real(n))
     assert run("train", data(here / "data.csv"), *COLUMNS) == 2
-    assert "this needs sklearn: pip install 'biv[command]'" in capsys.readouterr().err
+    assert "this command requires sklearn: pip install 'biv[command]'" in capsys.readouterr().err
 
 
-def test_memory_is_known_or_not(monkeypatch):
+def test_peak_memory_is_none_where_it_cannot_be_measured(monkeypatch):
     assert training_record.peak_memory() > 1e7
     monkeypatch.setitem(sys.modules, "resource", None)
     assert training_record.peak_memory() is None
 
 
 @pytest.mark.usefixtures("here")
-def test_cells_that_csv_has_trouble_with(model):
+def test_cells_that_csv_must_quote(model):
     whole = pd.read_csv(model.parent / "data.csv").head(3)
     whole["odd"] = ["a\rb", 'q"q', "plain;"]
     whole.to_csv("new.csv", index=False, sep=";", quoting=1)
     assert run("predict", model, "new.csv") == 0
     text = Path("predictions.csv").read_text(encoding="utf-8")
-    assert ";" in text.splitlines()[0]  # separated as before
+    assert ";" in text.splitlines()[0]  # the separator of the input
     found = pd.read_csv("predictions.csv", sep=";", lineterminator="\n")
     assert found["odd"].tolist() == whole["odd"].tolist()
     assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
@@ -586,7 +588,7 @@ def test_cells_that_csv_has_trouble_with(model):
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["\ufeffa", "a\rb"])
-def test_names_of_columns_that_csv_has_trouble_with(model, name):
+def test_column_names_that_csv_must_quote(model, name):
     whole = pd.read_csv(model.parent / "data.csv").head(3)
     whole.insert(0, name, 1)
     whole.to_csv("new.csv", index=False, encoding="utf-8-sig", quoting=1)
@@ -612,7 +614,7 @@ def test_parquet_files_whose_types_differ_a_little(model, here, capsys):
     assert not Path("x.parquet").exists()
 
 
-def test_what_a_kill_leaves_behind_is_no_obstacle(here, capsys):
+def test_files_left_behind_by_a_kill_do_not_prevent_training(here, capsys):
     path = data(here / "data.csv")
     Path("m").mkdir()
     for name in (
@@ -630,7 +632,7 @@ def test_what_a_kill_leaves_behind_is_no_obstacle(here, capsys):
 
 
 @pytest.mark.usefixtures("here")
-def test_a_damaged_checkpoint_is_kept_for_its_owner(capsys, monkeypatch):
+def test_a_damaged_checkpoint_is_an_error_and_is_kept(capsys, monkeypatch):
     path = data(Path("data.csv"))
 
     def interrupted(stack, *_):
@@ -642,7 +644,7 @@ def test_a_damaged_checkpoint_is_kept_for_its_owner(capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Stack, "run_epoch", lambda s, *r: interrupted(s) or real(s, *r))
         assert run(*options) == 130
-    assert "the same command goes on where it was" in capsys.readouterr().err
+    assert "run the same command again to resume" in capsys.readouterr().err
     (left,) = Path("m").iterdir()
     left.write_bytes(b"damaged")
     assert run(*options) == 2
@@ -651,12 +653,12 @@ def test_a_damaged_checkpoint_is_kept_for_its_owner(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("here")
-def test_options_that_say_nothing_are_refused(capsys):
+def test_options_without_effect_are_refused(capsys):
     Path("data.csv").write_text("\n".join(LINES))
     for options, message in (
-        (["--threshold", "1"], "--threshold is of --loss cutoff; got it with biv"),
-        (["--loss", "l2", "--epsilon", ".1"], "--epsilon is of --loss biv; got it with l2"),
-        (["--level", ".9"], "--level is that of --target-interval, which is not there"),
+        (["--threshold", "1"], "--threshold requires --loss cutoff; got --loss biv"),
+        (["--loss", "l2", "--epsilon", ".1"], "--epsilon requires --loss biv; got --loss l2"),
+        (["--level", ".9"], "--level requires --target-interval"),
     ):
         assert run("train", "data.csv", *COLUMNS, *options) == 2
         assert message in capsys.readouterr().err
@@ -678,8 +680,8 @@ def test_a_weight_of_each_row(capsys):
 
 
 @pytest.mark.usefixtures("here")
-def test_what_cannot_be_is_said(capsys):
-    """σ for σ², many times too large; error bars that go with the label; none at all."""
+def test_notes_on_implausible_error_bars(capsys):
+    """Error bars are too large by a wide margin, are correlated with the label, or are missing."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=300)
     frame = pd.DataFrame(
@@ -697,10 +699,13 @@ def test_what_cannot_be_is_said(capsys):
     assert "Error bars go with the label (rank correlation +1.00), so that" in shown
     assert "With all labels alike, the squared error is" in shown
     assert run("train", "large.csv", "--target", "y", "--keep", "x", *SMALL, "--out", "c") == 0
-    said = capsys.readouterr()
-    assert "column 'y_err' is learned from: is it the error bar (--target-std)?" in said.err
-    assert "no error bars were given: all labels count alike" in said.err
-    assert "R² to the labels " in said.out
+    output = capsys.readouterr()
+    assert (
+        "column 'y_err' is used as a feature; if it is the error bar, pass it as --target-std"
+        in output.err
+    )
+    assert "no error bars were given: all labels have the same weight" in output.err
+    assert "R² to the labels " in output.out
     options = [*columns, *SMALL, "--calibrate-variance", "--out", "d"]
     assert run("train", "large.csv", *options) == 0
     assert re.search(r"σ² was multiplied by +-?\d", capsys.readouterr().out)

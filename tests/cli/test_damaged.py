@@ -41,22 +41,22 @@ from helpers.paper_runs import RUN
 
 SAVED = Path(__file__).parents[1] / "data" / "v0.1"
 FILES = ("about.json", "evidence.json", "comparison.json")
-SAMPLE = 15  # mutations of each file; the fuzzer has them all
+SAMPLE = 15  # mutations per file; the fuzzer tries all
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model of version 0.1, which has no checksums, with a comparison."""
+    """Copy a model of version 0.1, which has no checksums, and add a comparison."""
     shutil.copytree(SAVED / "folder", tmp_path / "m")
     effect = Effect(0.1, 0.05, 0.2)
     methods = [
         MethodResult(name, Score(0.1 + k / 10, 0.02), Score(k / 10, 0.02), 1.0, "")
         for k, name in enumerate((BIV, L2, SHUFFLED))
     ]
-    compared = MethodComparison(
+    comparison = MethodComparison(
         60, 60, 0, 5, 1.15, methods, {}, effect, effect, True, 0.1, target="y"
     )
-    content = json.dumps(compared.record().to_json())
+    content = json.dumps(comparison.record().to_json())
     (tmp_path / "m" / "comparison.json").write_text(content)
     return tmp_path / "m"
 
@@ -65,10 +65,10 @@ def report(source, out):
     return main(["report", str(source), "-o", str(out / "out.html"), "--force"])
 
 
-def named(capsys, code, name):
-    """Whether a command succeeded, or named the file in a short message."""
-    said = capsys.readouterr().err
-    return code == 0 or (code == 2 and name in said and len(said) < 2000)
+def succeeds_or_names(capsys, code, name):
+    """Return whether a command succeeded, or named the file in a short error."""
+    error = capsys.readouterr().err
+    return code == 0 or (code == 2 and name in error and len(error) < 2000)
 
 
 @pytest.mark.slow
@@ -76,16 +76,16 @@ def named(capsys, code, name):
 def test_a_damaged_file_of_a_model_is_named(name, folder, tmp_path, capsys):
     path = folder / name
     good = path.read_text()
-    spoiled = [(what, dumped(value).encode()) for what, value in json_mutations(json.loads(good))]
-    for what, content in [*random.Random(0).sample(spoiled, SAMPLE), *text_mutations(good)]:
+    damaged = [(what, dumped(value).encode()) for what, value in json_mutations(json.loads(good))]
+    for what, content in [*random.Random(0).sample(damaged, SAMPLE), *text_mutations(good)]:
         path.write_bytes(content)
-        assert named(capsys, report(folder, tmp_path), name), what
+        assert succeeds_or_names(capsys, report(folder, tmp_path), name), what
     path.write_text(good)
     assert report(folder, tmp_path) == 0
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_something_else_in_the_place_of_a_file_is_named(name, folder, tmp_path, capsys):
+def test_a_folder_or_pipe_in_place_of_a_file_is_named(name, folder, tmp_path, capsys):
     path = folder / name
     for what, put in odd_files(path):
         path.unlink()
@@ -100,27 +100,27 @@ def test_something_else_in_the_place_of_a_file_is_named(name, folder, tmp_path, 
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("evidence.json", lambda told: told["cloud"]["y"].__setitem__(3, "x"), "evidence.json is damaged: cloud.y[3] must be float; got str"),
-        ("evidence.json", lambda told: told["cloud"]["y"].pop(), "evidence.json is damaged: cloud must have lists of one length"),
-        ("evidence.json", lambda told: told["residuals"].pop("mean"), "evidence.json is damaged: residuals must have variance, mean and stderr"),
-        ("evidence.json", lambda told: told.update(format="biv evidence 2"), "evidence.json was written by a newer biv (format 'biv evidence 2'"),
-        ("about.json", lambda told: told["about"]["result"].update(epoch=3), "about.json is damaged: about.result.history must have a score of epoch 3"),
-        ("about.json", lambda told: told["schema"]["columns"].pop(), "about.json is damaged: schema.columns must give the features"),
-        ("about.json", lambda told: told["schema"]["columns"][2].update(kind="number"), "schema.columns must give categories for 'town'"),
-        ("about.json", lambda told: told["schema"]["columns"][2].update(kind="_class__"), "Invalid enum value '_class__'"),
-        ("comparison.json", lambda told: told.update(target="z"), "must be a comparison of the label 'y'; got 'z'"),
+        ("evidence.json", lambda c: c["cloud"]["y"].__setitem__(3, "x"), "evidence.json is damaged: cloud.y[3] must be float; got str"),
+        ("evidence.json", lambda c: c["cloud"]["y"].pop(), "evidence.json is damaged: cloud must have lists of one length"),
+        ("evidence.json", lambda c: c["residuals"].pop("mean"), "evidence.json is damaged: residuals must have variance, mean and stderr"),
+        ("evidence.json", lambda c: c.update(format="biv evidence 2"), "evidence.json was written by a newer biv (format 'biv evidence 2'"),
+        ("about.json", lambda c: c["about"]["result"].update(epoch=3), "about.json is damaged: about.result.history must have a score of epoch 3"),
+        ("about.json", lambda c: c["schema"]["columns"].pop(), "about.json is damaged: schema.columns must give the features"),
+        ("about.json", lambda c: c["schema"]["columns"][2].update(kind="number"), "schema.columns must give categories for 'town'"),
+        ("about.json", lambda c: c["schema"]["columns"][2].update(kind="_class__"), "Invalid enum value '_class__'"),
+        ("comparison.json", lambda c: c.update(target="z"), "must be a comparison of the label 'y'; got 'z'"),
     ],
 )  # fmt: skip
-def test_the_place_in_a_file_is_named(name, change, message, folder, tmp_path, capsys):
-    told = json.loads((folder / name).read_text())
-    change(told)
-    (folder / name).write_text(json.dumps(told))
+def test_the_error_names_the_place_in_the_file(name, change, message, folder, tmp_path, capsys):
+    content = json.loads((folder / name).read_text())
+    change(content)
+    (folder / name).write_text(json.dumps(content))
     assert report(folder, tmp_path) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_file_that_has_changed_since_is_named(folder, tmp_path, capsys):
-    ModelFolder.read(folder).write(folder)  # with checksums, as from 0.2 on
+def test_a_file_with_a_wrong_checksum_is_named(folder, tmp_path, capsys):
+    ModelFolder.read(folder).write(folder)  # with checksums, as since version 0.2
     assert report(folder, tmp_path) == 0
     text = (folder / "evidence.json").read_text()
     (folder / "evidence.json").write_text(text.replace('"rows": 60', '"rows": 61'))
@@ -141,31 +141,33 @@ def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda told: told["settings"].update(checkpoint="/tmp/x"), "settings has 'checkpoint', which is unknown"),
-        (lambda told: told["settings"].update(members=2**70), "members"),
-        (lambda told: told["settings"].update(loss=["biv"]), "loss must be str; got array"),
-        (lambda told: told["network"].update(widths=[10**9, 10**9]), "a network must have"),
-        (lambda told: told.update(epoch=9), "scores must have one for the chosen epoch, 9"),
-        (lambda told: told["columns"].pop(), r"the networks must have 3 features; got \[6\]"),
-        (lambda told: told["story"].update(tau2=[]), r"every list must have one entry per output \(1\); got"),
+        (lambda c: c["settings"].update(checkpoint="/tmp/x"), "settings has 'checkpoint', which is unknown"),
+        (lambda c: c["settings"].update(members=2**70), "members"),
+        (lambda c: c["settings"].update(loss=["biv"]), "loss must be str; got array"),
+        (lambda c: c["network"].update(widths=[10**9, 10**9]), "a network must have"),
+        (lambda c: c.update(epoch=9), "scores must have one for the chosen epoch, 9"),
+        (lambda c: c["columns"].pop(), r"the networks must have 3 features; got \[6\]"),
+        (lambda c: c["story"].update(tau2=[]), r"every list must have one entry per output \(1\); got"),
     ],
 )  # fmt: skip
-def test_what_a_model_file_holds_is_validated(change, message, tmp_path):
-    tensors, told = model_file.read(SAVED / "model.biv")
-    change(told)
-    model_file.write(tmp_path / "bad.biv", tensors, told)
+def test_the_content_of_a_model_file_is_validated(change, message, tmp_path):
+    tensors, content = model_file.read(SAVED / "model.biv")
+    change(content)
+    model_file.write(tmp_path / "bad.biv", tensors, content)
     with pytest.raises(ValueError, match=f"bad.biv is not a model, or is damaged: .*({message})"):
         biv.BIVRegressor.load(tmp_path / "bad.biv")
 
 
-def test_what_a_damaged_file_is_said_to_hold_is_short(tmp_path):
-    """Other libraries quote a text that is no number, however long it is."""
+def test_errors_of_damaged_files_are_short(tmp_path):
+    """Other libraries quote a text that is not a number, however long it is."""
     content = (SAVED / "model.biv").read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] = "x" * 200_000
-    odd = json.dumps(header).encode()
-    (tmp_path / "bad.biv").write_bytes(len(odd).to_bytes(8, "little") + odd + content[8 + length :])
+    damaged = json.dumps(header).encode()
+    (tmp_path / "bad.biv").write_bytes(
+        len(damaged).to_bytes(8, "little") + damaged + content[8 + length :]
+    )
     with pytest.raises(ValueError, match="bad.biv is not a model, or is damaged: .*char") as e:
         biv.BIVRegressor.load(tmp_path / "bad.biv")
     assert len(str(e.value)) < 1000
@@ -189,7 +191,7 @@ def store(tmp_path):
     return tmp_path / "runs.sqlite"
 
 
-def changed(path, statement, *values):
+def execute(path, statement, *values):
     connection = sqlite3.connect(path)
     if values:
         connection.execute(statement, values)
@@ -204,8 +206,8 @@ def test_a_damaged_store_is_named(store, tmp_path, capsys):
     good, key = store.read_bytes(), Store(store).runs()[0].key
     for what, statement in random.Random(0).sample([*store_statements(key)], SAMPLE):
         store.write_bytes(good)
-        changed(store, statement)
-        assert named(capsys, report(store, tmp_path), "runs.sqlite"), what
+        execute(store, statement)
+        assert succeeds_or_names(capsys, report(store, tmp_path), "runs.sqlite"), what
 
 
 @pytest.mark.parametrize(
@@ -218,13 +220,13 @@ def test_a_damaged_store_is_named(store, tmp_path, capsys):
     ],
 )  # fmt: skip
 def test_a_store_with_other_rows_or_tables_is_refused(statement, message, store, tmp_path, capsys):
-    changed(store, statement)
+    execute(store, statement)
     assert report(store, tmp_path) == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_curve_is_unpacked_to_its_length_only(store, tmp_path, capsys, monkeypatch):
-    changed(store, "UPDATE curves SET data = ?", zlib.compress(bytes(10**7)))
+    execute(store, "UPDATE curves SET data = ?", zlib.compress(bytes(10**7)))
     monkeypatch.setattr(zlib, "decompress", None)
     assert report(store, tmp_path) == 2
     assert "a curve must have" in capsys.readouterr().err
@@ -241,20 +243,22 @@ STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--store
         (float("nan"), "is damaged: its effective_batch_size must be finite and 0 or more"),
     ],
 )
-@pytest.mark.parametrize("command", [("claims",), ("reproduce", "table1")], ids=lambda own: own[0])
+@pytest.mark.parametrize(
+    "command", [("claims",), ("reproduce", "table1")], ids=lambda command: command[0]
+)
 def test_forged_curves_are_named(command, value, message, store, tmp_path, capsys):
     forge_curves(store, value)
     assert main([*command, *STORED, "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "runs.sqlite" in said
-    assert message in said
+    error = capsys.readouterr().err
+    assert "runs.sqlite" in error
+    assert message in error
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".md"] == []
 
 
 KILLED = """
 import os, signal, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA cache_size = 1")  # so that the file is changed before the end
+connection.execute("PRAGMA cache_size = 1")  # so that the file changes before the transaction ends
 connection.execute("BEGIN")
 connection.execute("DELETE FROM curves")
 connection.execute("UPDATE runs SET provenance = '{}'")
@@ -264,7 +268,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def unfinished(store):
-    """A store whose writer was killed in a transaction; and what the file was before."""
+    """Return a store whose writer was killed in a transaction, its journal and its old content."""
     before, journal = store.read_bytes(), store.with_name("runs.sqlite-journal")
     subprocess.run([sys.executable, "-c", KILLED, store])
     assert store.read_bytes() != before
@@ -273,7 +277,7 @@ def unfinished(store):
 
 
 @pytest.mark.parametrize("command", ["report", "claims --stored", "reproduce fig03"])
-def test_what_a_killed_writer_had_begun_is_undone(command, unfinished, tmp_path):
+def test_the_transaction_of_a_killed_writer_is_undone(command, unfinished, tmp_path):
     store, journal, before = unfinished
     if command == "report":
         assert report(store, tmp_path) == 0
@@ -284,7 +288,7 @@ def test_what_a_killed_writer_had_begun_is_undone(command, unfinished, tmp_path)
     assert not journal.exists()
 
 
-def test_what_a_killed_writer_had_begun_is_said_where_it_cannot_be_undone(
+def test_an_unfinished_transaction_that_cannot_be_undone_is_an_error(
     unfinished, tmp_path, monkeypatch, capsys
 ):
     connect, changed = sqlite3.connect, unfinished[0].read_bytes()
@@ -304,7 +308,7 @@ def test_what_a_killed_writer_had_begun_is_said_where_it_cannot_be_undone(
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_journal_does_not_lead_to_other_files(read_only, unfinished, tmp_path):
-    """SQLite removes the file that a journal of several databases names."""
+    """A journal of several databases names another file, which SQLite would remove."""
     store, journal, _ = unfinished
     changed, victim = store.read_bytes(), tmp_path / "victim"
     victim.write_text("mine")
@@ -318,8 +322,8 @@ def test_a_journal_does_not_lead_to_other_files(read_only, unfinished, tmp_path)
     assert store.read_bytes() == changed
 
 
-def test_a_store_whose_maker_was_killed_is_made(tmp_path, monkeypatch):
-    """SQLite makes an empty file first."""
+def test_a_store_whose_creation_was_killed_is_created(tmp_path, monkeypatch):
+    """SQLite creates an empty file first, which a kill leaves behind."""
     (tmp_path / "runs.sqlite").touch()
     trained = []
     monkeypatch.setattr(
@@ -334,7 +338,7 @@ def test_a_store_whose_maker_was_killed_is_made(tmp_path, monkeypatch):
     assert len(Store(tmp_path / "runs.sqlite", read_only=True)) == 0
 
 
-def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):
+def test_a_report_changes_nothing_in_the_folder_of_its_store(store, tmp_path):
     out = tmp_path / "elsewhere"
     out.mkdir()
     store.chmod(0o444)
@@ -354,7 +358,7 @@ def test_a_report_leaves_the_folder_of_its_store_alone(store, tmp_path):
         ("a,y\n1,2\n3," + "4" * 4000, "a row after row 1 is longer than 1,000 bytes"),
     ],
 )
-def test_what_has_no_line_breaks_is_not_read_whole(content, message, tmp_path, monkeypatch):
+def test_a_file_without_line_breaks_is_not_read_whole(content, message, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "BLOCK", 1000)
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=f"t.csv cannot be read: {message}"):
@@ -365,13 +369,13 @@ def test_a_long_cell_is_shortened_in_a_message(tmp_path, capsys):
     name = "n" * 1000
     (tmp_path / "t.csv").write_text(f"{name},y\n1,2\n3,{'z' * 100_000}\n")
     assert main(["train", str(tmp_path / "t.csv"), "--target", "y", "-o", str(tmp_path / "m")]) == 2
-    said = capsys.readouterr().err
-    assert "got 'zzzzzzzzzzzzzzzzzzzz'... (100,000 characters)" in said
-    assert len(said) < 400
+    error = capsys.readouterr().err
+    assert "got 'zzzzzzzzzzzzzzzzzzzz'... (100,000 characters)" in error
+    assert len(error) < 400
     assert shortened("short") == "'short'"
 
 
-def test_too_little_memory_is_said(folder, tmp_path, capsys, monkeypatch):
+def test_too_little_memory_is_an_error(folder, tmp_path, capsys, monkeypatch):
     def full(*_, **__):
         raise MemoryError
 

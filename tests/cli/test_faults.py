@@ -1,4 +1,4 @@
-"""Commands that are killed, run out of space, or run twice at once: nothing is lost or half-written."""
+"""Commands that are killed, run out of disk space, or run at the same time lose no data."""
 
 import json
 import os
@@ -34,7 +34,7 @@ FULL = "could not be written: no space left on device"
 
 
 def no_room_for(monkeypatch, pattern, error=None):
-    """A disk that has room for other files only."""
+    """Simulate a disk that is full for files whose names match a pattern."""
 
     def before(operation, path):
         if operation == "write" and re.search(pattern, str(path)):
@@ -53,7 +53,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def here(trained, tmp_path, monkeypatch):
-    """A folder with a table and a model of it."""
+    """Make a folder with a table and a model of it, and enter it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.csv").write_bytes((trained / "data.csv").read_bytes())
     (tmp_path / "m").mkdir()
@@ -66,14 +66,14 @@ TRAIN = ("train", "data.csv", *COLUMNS, *SMALL, "--seed", "1")
 
 
 @pytest.mark.usefixtures("here")
-def test_where_only_the_report_does_not_fit_the_model_is_there(monkeypatch, capsys):
+def test_a_report_that_does_not_fit_leaves_the_model_complete(monkeypatch, capsys):
     with monkeypatch.context() as patch:
         no_room_for(patch, "report.html")
         assert run(*TRAIN, "--out", "new") == 1
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     advice = "`biv report new --out new/report.html` writes its report"
-    assert f"new/report.html {FULL}; the model in new is complete, and {advice}" in said.err
-    assert "On rows that a network has not seen" in said.out
+    assert f"new/report.html {FULL}; the model in new is complete, and {advice}" in output.err
+    assert "On rows that a network has not seen" in output.out
     assert set(file_names(Path("new"))) == WHOLE - {"report.html"}
     assert run(*TRAIN, "--out", "new") == 2
     assert "its report can be written by `biv report new --out" in capsys.readouterr().err
@@ -82,27 +82,27 @@ def test_where_only_the_report_does_not_fit_the_model_is_there(monkeypatch, caps
 
 
 @pytest.mark.usefixtures("here")
-def test_where_the_checkpoint_does_not_fit_training_continues(monkeypatch, capsys):
+def test_training_continues_if_the_checkpoint_does_not_fit(monkeypatch, capsys):
     assert run(*TRAIN, "--out", "one") == 0
     capsys.readouterr()
     with monkeypatch.context() as patch:
         no_room_for(patch, "unfinished")
         assert run(*TRAIN, "--out", "other") == 0
-    said = capsys.readouterr().err
-    assert said.count(FULL) == said.count("the training continues") == 1
+    output = capsys.readouterr().err
+    assert output.count(FULL) == output.count("the training continues") == 1
     assert set(file_names(Path("other"))) == WHOLE
     one, other = (load_file(Path(name, "model.safetensors")) for name in ("one", "other"))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
     with monkeypatch.context() as patch:
         no_room_for(patch, "unfinished", PermissionError(13, "Permission denied"))
-        assert run(*TRAIN, "--out", "third") == 1  # a folder not to be written to is said at once
+        assert run(*TRAIN, "--out", "third") == 1  # a read-only folder is an error at once
     assert "could not be written: permission denied" in capsys.readouterr().err
     assert not Path("third").exists()
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["model.safetensors", "evidence.json", "about.json"])
-def test_where_a_new_model_does_not_fit_the_old_one_stays(monkeypatch, capsys, name):
+def test_a_model_that_does_not_fit_leaves_the_old_one(monkeypatch, capsys, name):
     before = Path("m/model.safetensors").read_bytes()
     with monkeypatch.context() as patch:
         no_room_for(patch, name)
@@ -121,7 +121,7 @@ def test_where_a_new_model_does_not_fit_the_old_one_stays(monkeypatch, capsys, n
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 @pytest.mark.parametrize("operation", ["write", "sync", "rename"])
-def test_where_predictions_do_not_fit_nothing_is_left(here, monkeypatch, capsys, suffix, operation):
+def test_predictions_that_do_not_fit_leave_no_file(here, monkeypatch, capsys, suffix, operation):
     frame, rows = pd.read_csv("data.csv"), f"rows{suffix}"
     frame.to_parquet(rows) if suffix == ".parquet" else frame.to_csv(rows, index=False)
     before = file_names(here)
@@ -143,7 +143,7 @@ STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--store
 
 
 @pytest.mark.parametrize("suffix", ["svg", "csv"])
-def test_where_a_figure_or_table_does_not_fit_the_old_one_stays(
+def test_a_figure_or_table_that_does_not_fit_leaves_the_old_one(
     tmp_path, monkeypatch, capsys, suffix
 ):
     Store(tmp_path / "runs.sqlite").add(results_of(SMOKE["table1"].runs(1)).values())
@@ -158,7 +158,7 @@ def test_where_a_figure_or_table_does_not_fit_the_old_one_stays(
 
 
 @pytest.mark.parametrize("suffix", ["md", "csv"])
-def test_where_claims_do_not_fit_the_old_ones_stay(tmp_path, monkeypatch, capsys, suffix):
+def test_claims_that_do_not_fit_leave_the_old_ones(tmp_path, monkeypatch, capsys, suffix):
     runs = [run for claim in claims("bike2011", PRESETS["smoke"]).values() for run in claim.runs(1)]
     Store(tmp_path / "runs.sqlite").add(results_of(runs).values())
     path = tmp_path / f"claims-bike2011-smoke.{suffix}"
@@ -170,7 +170,7 @@ def test_where_claims_do_not_fit_the_old_ones_stay(tmp_path, monkeypatch, capsys
     assert not [name for name in file_names(tmp_path) if name.startswith(".")]
 
 
-def test_where_a_store_does_not_fit_it_is_named(tmp_path, monkeypatch):
+def test_a_store_that_does_not_fit_is_named(tmp_path, monkeypatch):
     connect = sqlite3.connect
 
     def small(*arguments, **settings):
@@ -187,12 +187,12 @@ def test_where_a_store_does_not_fit_it_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("here")
-def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
+def test_a_result_is_printed_if_its_picture_does_not_fit(monkeypatch, capsys):
     no_room_for(monkeypatch, "biv-inspect.png")
     assert run("inspect", "data.csv", *COLUMNS, "--json") == 1
-    said = capsys.readouterr()
-    assert f"biv-inspect.png {FULL}; the text is complete" in said.err
-    assert json.loads(said.out)["picture"] is None
+    output = capsys.readouterr()
+    assert f"biv-inspect.png {FULL}; the text is complete" in output.err
+    assert json.loads(output.out)["picture"] is None
     assert file_names(Path()) == ["data.csv", "m"]
 
 
@@ -207,7 +207,7 @@ def test_a_result_is_shown_though_its_picture_does_not_fit(monkeypatch, capsys):
     ],
     ids=["inspect", "a chosen name", "compare"],
 )
-def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monkeypatch, capsys):
+def test_a_file_created_meanwhile_is_not_overwritten(command, name, other, monkeypatch, capsys):
     monkeypatch.setattr(
         "biv.workflows.methods.NETWORKS", {"members": 2, "folds": 2, "max_epochs": 2}
     )
@@ -221,30 +221,30 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(command, name, other, monk
     assert run(*command, "data.csv", *COLUMNS) == (1 if other is None else 0)
     assert Path(name).read_text() == "another's"
     assert {*file_names(Path())} == there | ({other} if other else set())
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     if other is None:
-        assert "own.svg is there already: --force replaces it; the text is complete" in said.err
+        assert "own.svg already exists: --force replaces it; the text is complete" in output.err
     else:
-        assert said.out.endswith(f"\n{other}\n")
+        assert output.out.endswith(f"\n{other}\n")
 
 
 @pytest.mark.usefixtures("here")
-def test_two_at_once_the_second_is_told(capsys):
-    who = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or write to another path"
+def test_the_second_of_two_writers_is_refused(capsys):
+    message = rf"is being written by another process \(pid {os.getpid()}\): wait for it, or write to another path"
     with open_atomically(Path("p.csv")) as file:
         assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
-        assert re.search(f"biv: p.csv {who}", capsys.readouterr().err)
+        assert re.search(f"biv: p.csv {message}", capsys.readouterr().err)
         file.write(b"x")
     assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
     assert "p.csv is there already" in capsys.readouterr().err
     with lock_folder(Path("m")):
         assert run("train", "none.csv", *COLUMNS, "--out", "m", "--force") == 2
-        assert re.search(f"biv: m {who}", capsys.readouterr().err)  # before the table is read
+        assert re.search(f"biv: m {message}", capsys.readouterr().err)  # before the table is read
         assert run("predict", "m", "data.csv") == 0
 
 
 @pytest.mark.usefixtures("here")
-def test_a_training_holds_its_folder(monkeypatch, capsys):
+def test_a_training_locks_its_folder(monkeypatch, capsys):
     codes, real = [], Stack.run_epoch
 
     def epoch(stack, *rest):
@@ -258,7 +258,7 @@ def test_a_training_holds_its_folder(monkeypatch, capsys):
     assert "new is being written by another process" in capsys.readouterr().err
 
 
-def test_a_streamed_training_holds_its_folder_until_the_model_is_in_it(
+def test_a_streamed_training_locks_its_folder_until_the_model_is_written(
     tmp_path, monkeypatch, capsys
 ):
     write(tmp_path / "t.parquet", labelled(600))
@@ -287,7 +287,7 @@ def test_a_streamed_training_holds_its_folder_until_the_model_is_in_it(
 
 @pytest.fixture
 def usual_signals():
-    """Handlers as a terminal gives them: a process in the background may have to ignore SIGINT."""
+    """Set the handlers of a process in a terminal; in the background SIGINT may be ignored."""
     before = {
         number: signal.getsignal(number)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -302,7 +302,7 @@ def usual_signals():
 
 @pytest.mark.usefixtures("here", "usual_signals")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_ends_a_command_once_it_has_cleaned_up(monkeypatch, capsys, name):
+def test_a_signal_ends_a_command_after_its_cleanup(monkeypatch, capsys, name):
     number = getattr(signal, name)
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     finished = []
@@ -311,7 +311,7 @@ def test_a_signal_ends_a_command_once_it_has_cleaned_up(monkeypatch, capsys, nam
         try:
             os.kill(os.getpid(), number)
             time.sleep(30)
-        finally:  # more of them do not disturb
+        finally:  # further signals do not interrupt the cleanup
             for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 os.kill(os.getpid(), other)
             finished.append(part)
@@ -326,8 +326,8 @@ def test_a_signal_ends_a_command_once_it_has_cleaned_up(monkeypatch, capsys, nam
 
 
 @pytest.mark.usefixtures("here")
-def test_a_signal_to_be_ignored_is_ignored(monkeypatch):
-    """As `nohup` has it."""
+def test_an_ignored_signal_stays_ignored(monkeypatch):
+    """This is the case under `nohup`."""
     real = ModelFolder.predict
 
     def predict(self, part):
@@ -345,14 +345,14 @@ def test_a_signal_to_be_ignored_is_ignored(monkeypatch):
 
 STOPPED = """
 import os, signal, sys, time
-for number in (signal.SIGINT, signal.SIGHUP):  # which those started in the background may ignore
+for number in (signal.SIGINT, signal.SIGHUP):  # background processes may ignore these
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 from biv._utils import atomic_files
 from biv.cli import _signals, main
-wanted, at, seen = sys.argv[1], int(sys.argv[2]), []
+stop_at, at, seen = sys.argv[1], int(sys.argv[2]), []
 def before(operation, path):
     seen.append(operation)
-    if operation == wanted and seen.count(wanted) == at:
+    if operation == stop_at and seen.count(stop_at) == at:
         print("stopped", flush=True)
         time.sleep(600)
 atomic_files.before_operation = before
@@ -362,7 +362,7 @@ sys.exit(main(sys.argv[3:]))
 
 @contextmanager
 def stopped(operation, at, *arguments):
-    """A command in a process of its own, at its n-th operation of a kind."""
+    """Run a command in another process that stops at its n-th operation of a kind."""
     process = subprocess.Popen(
         [sys.executable, "-c", STOPPED, operation, str(at), *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -380,8 +380,8 @@ def stopped(operation, at, *arguments):
 
 def ended(process, number):
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said.strip()
+    _, output = process.communicate(timeout=60)
+    return process.returncode, output.strip()
 
 
 PREDICT = ("predict", "m", "data.csv", "--out", "p.csv")
@@ -389,11 +389,11 @@ PREDICT = ("predict", "m", "data.csv", "--out", "p.csv")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_prediction_that_is_ended(here, name):
+def test_a_prediction_that_a_signal_ends(here, name):
     before = file_names(here)
     with stopped("sync", 1, *PREDICT) as process:
-        code, said = ended(process, getattr(signal, name))
-    assert (code, said) == (128 + getattr(signal, name), "biv: interrupted; nothing was written")
+        code, output = ended(process, getattr(signal, name))
+    assert (code, output) == (128 + getattr(signal, name), "biv: interrupted; nothing was written")
     assert file_names(here) == before
 
 
@@ -402,8 +402,8 @@ def test_a_prediction_that_is_killed_and_run_again(here, capsys):
     before = file_names(here)
     with stopped("sync", 1, *PREDICT) as process:
         assert run(*PREDICT) == 2
-        who = f"p.csv is being written by another process (pid {process.pid})"
-        assert who in capsys.readouterr().err
+        message = f"p.csv is being written by another process (pid {process.pid})"
+        assert message in capsys.readouterr().err
         assert ended(process, signal.SIGKILL) == (-signal.SIGKILL, "")
     assert file_names(here) == sorted([*before, ".p.csv.biv.tmp"])
     assert run(*PREDICT) == 0
@@ -417,9 +417,9 @@ def test_a_prediction_that_is_killed_and_run_again(here, capsys):
 )
 @pytest.mark.usefixtures("here")
 def test_a_forced_training_that_is_killed_leaves_a_model(operation, at, kept, capsys):
-    """Before the new files are written, and when they are moved to their places.
+    """The kill comes before the new files are written, or while they are moved into place.
 
-    tests/workflows/test_staging.py has all moments.
+    tests/workflows/test_staging.py tests all moments.
     """
     first = ModelFolder.read("m").about
     with stopped(operation, at, *TRAIN, "--out", "m", "--force") as process:
@@ -450,12 +450,15 @@ def test_a_full_disk_behind_the_standard_output():
 def test_exit_codes_are_in_the_help(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "exit codes: 0 all is done; 1 a run failed" in capsys.readouterr().out
+    assert (
+        "exit codes:\n  0             success\n  1             a run failed"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_a_signal_ends_a_cleanup_that_does_not_end_by_itself(monkeypatch):
-    """As where the first was raised in a place in which Python discards exceptions."""
+def test_a_later_signal_ends_a_cleanup_that_hangs(monkeypatch):
+    """This also helps if Python discarded the exception of the first signal, as in a finalizer."""
     monkeypatch.setattr(_signals, "CLEANUP_SECONDS", 0.0)
 
     def end():

@@ -1,4 +1,4 @@
-"""Errors and `--help` name pages, and `biv docs` shows them."""
+"""Errors and `--help` name pages of the documentation, and `biv docs` shows them."""
 
 import os
 import re
@@ -27,8 +27,10 @@ def test_arguments_and_commands_name_pages_that_exist(capsys):
     commands = re.findall(r"^    (\w+)(?:  |$)", output(capsys, ["--help"]), flags=re.M)
     assert len(commands) == 8
     for command in commands:
-        (page,) = re.findall(r"^more: biv docs (\S+)$", output(capsys, [command, "--help"]), re.M)
+        text = output(capsys, [command, "--help"])
+        (page,) = re.findall(r"^more: biv docs (\S+)$", text, re.M)
         assert page in known
+        assert "\nterms: biv docs glossary\n" in text
     for page in re.findall(r"biv docs ([a-z][\w/-]*)", output(capsys, ["--help"])):
         assert page in known
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
@@ -128,8 +130,8 @@ def test_bad_usage_names_a_page(capsys):
     assert "(see: biv docs command)" in capsys.readouterr().err
 
 
-def test_errors_of_others_are_left_as_they_are():
-    """Those of what users wrote, and those that have a number of the system's."""
+def test_errors_of_users_and_of_the_system_are_unchanged():
+    """Errors of users' functions, and errors with a number of the operating system."""
 
     def network(_):
         raise ValueError("of my own")
@@ -159,38 +161,38 @@ def test_docs_lists_the_pages_and_shows_each(capsys):
 
 
 @pytest.mark.slow
-def test_the_package_brings_its_pages(tmp_path):
+def test_the_package_contains_its_pages(tmp_path):
     wheels = pytest.importorskip("hatchling.builders.wheel")
     (built,) = wheels.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     subprocess.run([sys.executable, "-m", "zipfile", "-e", built, tmp_path / "in"], check=True)
     code = "from biv._utils import pages; print(pages.folder()); print(*pages.titles())"
-    found = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path / "in")},
     ).stdout  # fmt: skip
-    folder, names = found.splitlines()
+    folder, names = printed.splitlines()
     assert Path(folder) == tmp_path / "in" / "biv" / "docs"
     assert names.split() == list(pages.titles())
     assert (tmp_path / "in" / "biv" / "py.typed").exists()
 
 
 def test_a_page_is_named_once(capsys, tmp_path, monkeypatch):
-    """By the error itself, if it knows one."""
+    """The command adds no page to an error that names one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("x,y,s\n1,2,0.1\n2,3,-0.1\n3,4,0.1\n")
     assert main(["train", "t.csv", "--target", "y", "--target-std", "s"]) == 2
     assert capsys.readouterr().err.count("biv docs") == 1
 
 
-def test_the_first_page_s_order_is_the_list_s(capsys):
+def test_pages_are_listed_in_the_order_of_the_first_page(capsys):
     main(["docs"])
     names = re.findall(r"^  biv docs (\S+)", capsys.readouterr().out, flags=re.M)
     assert names[:4] == ["index", "loss", "estimator", "command"]
     assert not any("api" in name for name in pages.titles())
-    assert "contributing" not in pages.titles()  # put together by the site
+    assert "contributing" not in pages.titles()  # this page exists on the website only
 
 
-def test_errors_that_no_page_helps_with_name_none(capsys, monkeypatch):
+def test_errors_of_the_system_name_no_page(capsys, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
@@ -199,16 +201,16 @@ def test_errors_that_no_page_helps_with_name_none(capsys, monkeypatch):
     assert "see:" not in capsys.readouterr().err
 
 
-def test_a_page_that_is_almost_named(capsys):
+def test_a_misspelled_page_gets_a_suggestion(capsys):
     main(["docs", "claims"])
     assert "paper/claims?" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_stream_that_knows_no_greek():
-    for words in (["--help"], ["docs", "epsilon"], ["train", "--help"]):
+def test_an_encoding_without_greek_letters():
+    for arguments in (["--help"], ["docs", "epsilon"], ["train", "--help"]):
         done = subprocess.run(
-            [sys.executable, "-m", "biv", *words], capture_output=True,
+            [sys.executable, "-m", "biv", *arguments], capture_output=True,
             env=os.environ | {"PYTHONIOENCODING": "cp1252"},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -100,9 +100,9 @@ def test_the_command_takes_it(capsys):
         main(["train", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert "{biv,l2,iv,cutoff,toy}" in said
-    assert "of biv or toy: auto, or a number" in said
+    assert "with --loss biv or toy: ε, as a number in units of the label variance" in said
     assert main(["train", "no.csv", "--target", "y", "--loss", "toy", "--threshold", "1"]) == 2
-    assert "--threshold is of --loss cutoff; got it with toy" in capsys.readouterr().err
+    assert "--threshold requires --loss cutoff; got --loss toy" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toy")

@@ -453,14 +453,14 @@ def fails(capsys, *arguments):
 
 
 def test_invalid_sources_are_refused(model, tmp_path, capsys):
-    assert "nowhere is not there" in fails(capsys, "report", "nowhere")
+    assert "nowhere does not exist" in fails(capsys, "report", "nowhere")
     assert "must be a model folder" in fails(capsys, "report", tmp_path)
     (tmp_path / "runs.sqlite").write_text("no store")
     assert "is not a store" in fails(capsys, "report", tmp_path)
-    assert "--comparison is for a model" in fails(
+    assert "--comparison requires a model folder" in fails(
         capsys, "report", tmp_path, "--comparison", "c.json"
     )
-    assert "are for a store of runs" in fails(capsys, "report", model, "--preset", "paper")
+    assert "require a store of runs" in fails(capsys, "report", model, "--preset", "paper")
     Store(tmp_path / "empty" / "runs.sqlite")
     assert "got none at all" in fails(capsys, "report", tmp_path / "empty")
     assert not list(tmp_path.glob("*.html"))
@@ -499,7 +499,7 @@ def test_without_plotly_only_the_report_is_missing(model, tmp_path, capsys, monk
     table = model.parent / "data.csv"
     small = [*COLUMNS, *SMALL, "--out", str(tmp_path / "m")]
     assert main(["train", str(table), *small]) == 0
-    assert "no report: it needs plotly" in capsys.readouterr().err
+    assert "no report is written, because plotly is not installed" in capsys.readouterr().err
     assert not (tmp_path / "m" / "report.html").exists()
     assert "needs plotly" in fails(
         capsys, "train", table, *COLUMNS, "--out", tmp_path / "n", "--report", tmp_path / "n.html"

@@ -432,7 +432,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     assert ModelFolder.read(tmp_path / "m").about.rows == 800
     clean = ["--stream", "--out", str(tmp_path / "n"), "--ignore", "v", "name", "--max-epochs", "1"]
     assert cli.main(["train", str(tmp_path / "t"), "--target", "y", *clean]) == 0
-    assert "no error bars were given: all labels count alike" in capsys.readouterr().err
+    assert "no error bars were given: all labels have the same weight" in capsys.readouterr().err
 
 
 def refused(table, tmp_path, capsys, *options):
@@ -452,14 +452,17 @@ def refused(table, tmp_path, capsys, *options):
             ["--shards", "99"],
             "the number of shards must be between 1 and 17, the number of row groups; got 99",
         ),
-        (["--members", "4"], "--members must be 1 of a stream; got 4"),
-        (["--calibrate-variance"], "--calibrate-variance is not for a stream"),
+        (["--members", "4"], "--members must be 1 with --stream; got 4"),
+        (["--calibrate-variance"], "--calibrate-variance is not available with --stream"),
         (["--patience", "0"], "--patience must be an integer >= 1; got 0"),
-        (["--unknown-variance", "estimate"], "estimate is not for a stream; median is"),
+        (
+            ["--unknown-variance", "estimate"],
+            "estimate is not available with --stream; median is available",
+        ),
         (["--batch-size", "0"], "--batch-size must be an integer >= 1"),
         (["--epsilon", "much"], "--epsilon must be auto or a number; got 'much'"),
         (["--target-var", "v", "--target", "x9"], "must have a column 'x9'"),
-        (["--seed", "-1"], "--seed must be 0 or more; got -1"),
+        (["--seed", "-1"], "--seed must be non-negative; got -1"),
         (
             ["--threshold", "-1", "--loss", "cutoff"],
             "--threshold must be a finite number > 0; got -1",
@@ -497,7 +500,7 @@ def test_options_of_a_stream_are_for_a_stream(table, tmp_path, capsys):
         )
         == 2
     )
-    assert "--shards is for --stream, or for torchrun" in capsys.readouterr().err
+    assert "--shards requires --stream or torchrun" in capsys.readouterr().err
 
 
 def test_rows_to_look_at_are_found_in_their_files(alone, table):

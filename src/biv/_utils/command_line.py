@@ -45,5 +45,5 @@ def describe_command(
         Message after Ctrl-C.
     """
     parser.description = description
-    parser.epilog = f"{examples}\nmore: biv docs {page}\n"
+    parser.epilog = f"{examples}\nmore: biv docs {page}\nterms: biv docs glossary\n"
     parser.set_defaults(call=call, interrupted=interrupted, help_page=page)

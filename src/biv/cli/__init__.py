@@ -1,4 +1,4 @@
-"""The `biv` command: parse, call, exit code."""
+"""The `biv` command: parse the arguments, call the command, return the exit code."""
 
 from __future__ import annotations
 
@@ -20,57 +20,60 @@ from biv.cli import _signals
 
 
 class Command(NamedTuple):
-    """A command: its module, which is imported when the command is chosen, and a line of help."""
+    """A command: its module, imported only when the command is used, and its line of help."""
 
     module: str
-    brief: str
+    summary: str
 
 
 COMMANDS = {
-    "inspect": Command(
-        "biv.cli.inspect", "the error bars of a table, before anything is trained on them"
-    ),
-    "compare": Command(
-        "biv.cli.compare",
-        "whether error bars are worth it: methods by cross-validation, and a recommendation",
-    ),
-    "train": Command("biv.cli.train", "a model from a table with error bars"),
+    "inspect": Command("biv.cli.inspect", "check the error bars of a table before training"),
+    "compare": Command("biv.cli.compare", "cross-validate training methods and recommend one"),
+    "train": Command("biv.cli.train", "train a model on a table with error bars"),
     "predict": Command(
-        "biv.cli.predict", "predictions and their standard deviations, added to a table"
+        "biv.cli.predict", "add predictions and their standard deviations to a table"
     ),
     "report": Command(
-        "biv.cli.report", "one HTML file to look at: of a model, or of the paper's runs"
+        "biv.cli.report", "write an HTML report on a model, or on runs of the paper's experiments"
     ),
-    "reproduce": Command("biv.paper.commands.reproduce", "the paper's table and figures"),
+    "reproduce": Command(
+        "biv.paper.commands.reproduce", "reproduce the table and the figures of the paper"
+    ),
     "claims": Command(
-        "biv.paper.commands.claims",
-        "the paper's claims, each with a verdict, its effect, interval and seeds",
+        "biv.paper.commands.claims", "test the claims of the paper and print the verdicts"
     ),
-    "docs": Command("biv.cli.docs", "the documentation: which page helps with what"),
+    "docs": Command("biv.cli.docs", "list the pages of the documentation, or show one"),
 }
 
 EXAMPLES = """examples:
-  biv inspect data.csv --target y --target-std y_err    what the error bars are worth
-  biv compare data.csv --target y --target-std y_err    whether to use them, and with what
-  biv train data.csv --target y --target-std y_err      a model, in the folder biv-model
-  biv predict biv-model new.csv                         predictions.csv
-  biv report biv-model                                  a page about it, report.html
-  biv reproduce table1                                  the paper's table, ours beside the paper's
-  biv reproduce --list                                  what there is, and its time here
-  biv claims                                            the paper's claims, put to the test
-  biv train --help                                      more, of every command
-  biv docs                                              the pages that explain, by name
+  biv inspect data.csv --target y --target-std y_err    check the error bars
+  biv compare data.csv --target y --target-std y_err    find out whether weighting by them helps
+  biv train data.csv --target y --target-std y_err      train a model into the folder biv-model
+  biv predict biv-model new.csv                         write predictions.csv
+  biv report biv-model                                  write report.html
+  biv reproduce table1                                  reproduce the paper's table
+  biv reproduce --list                                  list the figures, with training times
+  biv claims                                            test the paper's claims
+  biv train --help                                      show all options of a command
 
-exit codes: 0 all is done; 1 a run failed, or a file could not be written; 2 bad usage or bad data,
-or another process writes the same; 129, 130, 143 interrupted by SIGHUP, SIGINT (Ctrl-C), SIGTERM
+exit codes:
+  0             success
+  1             a run failed, or a file could not be written
+  2             bad usage, bad data, or another process is writing the same output
+  129, 130, 143 interrupted by SIGHUP, SIGINT (Ctrl-C) or SIGTERM
 
-new here: biv docs command     which error bars: biv docs error-bars     what is ε: biv docs epsilon
+documentation:
+  biv docs              list all pages
+  biv docs command      tutorial of this command
+  biv docs error-bars   find out which kind of error bars you have
+  biv docs epsilon      what ε is and how it is chosen
+  biv docs glossary     all terms and symbols
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code; the help of the command tells what it means."""
-    if arguments is None:  # run as a command: where a terminal or a pipe knows no σ, a ? will do
+    """Run the command and return its exit code; `biv --help` explains the codes."""
+    if arguments is None:  # run as a command: streams without σ in their encoding get a ?
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
@@ -82,28 +85,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = int(options.call(options))
             sys.stdout.flush()
             return code
-    except BrokenPipeError:  # `biv ... | head`: whoever read has seen enough
+    except BrokenPipeError:  # `biv ... | head`: the reader closed the pipe
         _discard_output()
-        return 141  # as a shell says it
+        return 141  # exit code of a process that SIGPIPE has ended
     except MemoryError:
-        print("biv: there is not enough memory for this", file=sys.stderr)
+        print("biv: not enough memory", file=sys.stderr)
         return 2
     except (ValueError, OSError, RuntimeError, ArithmeticError) as error:
-        return _failed(error, options)
+        return _report_error(error, options)
     except KeyboardInterrupt as error:
         print(f"\nbiv: interrupted; {options.interrupted}", file=sys.stderr)
         return error.exit_code if isinstance(error, _signals.Interrupted) else 130
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser with all commands, of which the one that was given has its options.
+    """Return a parser of all commands; only the given command has its options.
 
-    The modules of the others are not imported, nor is PyTorch, so that help and errors about
-    options are there at once.
+    The modules of the other commands and PyTorch are not imported, so that help and errors about
+    options appear without delay.
     """
     parser = Parser(
         prog="biv",
-        description="Regression when every training label comes with its own error bar.",
+        description="Train regression models on labels that each have their own error bar.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -112,29 +115,31 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     chosen = next((argument for argument in given if not argument.startswith("-")), None)
     for name, command in COMMANDS.items():
-        of_command = commands.add_parser(
-            name, help=command.brief, formatter_class=argparse.RawDescriptionHelpFormatter
+        command_parser = commands.add_parser(
+            name, help=command.summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == chosen:
-            import_module(command.module).configure(of_command)
+            import_module(command.module).configure(command_parser)
     return parser
 
 
-def _failed(error: Exception, options: argparse.Namespace) -> int:
-    """Say what went wrong; return the exit code."""
+def _report_error(error: Exception, options: argparse.Namespace) -> int:
+    """Print an error and return the exit code."""
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_SPACE:
         error = WriteError(error.errno, error.strerror, "the output")
-        _discard_output()  # or the end of the process tries once more
+        _discard_output()  # otherwise Python tries to write it again at exit
     from biv.training.early_stopping import DivergedError
 
-    said = render_text(error, OPTIONS)
-    helps = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in said
-    about = "command" if isinstance(error, FileNotFoundError) else options.help_page
-    print(f"biv: {said}{pages.page_hint(about) if helps else ''}", file=sys.stderr)
+    message = render_text(error, OPTIONS)
+    needs_page = isinstance(error, (ValueError, FileNotFoundError)) and "biv docs" not in message
+    page = "command" if isinstance(error, FileNotFoundError) else options.help_page
+    print(f"biv: {message}{pages.page_hint(page) if needs_page else ''}", file=sys.stderr)
     return 1 if isinstance(error, (DivergedError, RuntimeError, WriteError)) else 2
 
 
 def _discard_output() -> None:
-    """Write nothing more to standard output, which nobody reads or which is full."""
-    with contextlib.suppress(OSError, AttributeError):  # it may have been replaced by an object
+    """Redirect standard output to nowhere, because its reader has gone or its disk is full."""
+    with contextlib.suppress(
+        OSError, AttributeError
+    ):  # standard output may be an object without a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

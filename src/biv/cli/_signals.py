@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: what was begun is cleaned up, and said."""
+"""Signals that end a command as Ctrl-C does: with cleanup and a message."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from types import FrameType
 
 from biv._utils.torchrun import launched_by_torchrun
 
-CLEANUP_SECONDS = 5.0
+CLEANUP_SECONDS = 5.0  # after a signal, others are ignored for so long
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has asked the command to end.
+    """Exception that a signal raises to end the command.
 
-    Attributes:
-        exit_code: What a shell reports of a process that the signal has ended.
+    Attributes
+    ----------
+    exit_code : int
+        Exit code that a shell reports for a process ended by the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -30,13 +32,13 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def raise_on_signal() -> Iterator[None]:
-    """Raise :class:`Interrupted` on one of these signals, and ignore others for some seconds.
+    """Raise :class:`Interrupted` on SIGINT, SIGTERM and SIGHUP, and then ignore them for seconds.
 
-    A terminal may send several at once, and a second one would cut off the cleanup that the first
-    has started. One that comes later ends a cleanup that does not end by itself. Signals that the
-    command was started to ignore stay ignored, as by ``nohup``. Processes that the command starts
-    have handlers of their own. Those of `torchrun` are left to it: what waits for another process
-    does not come to run a handler.
+    A terminal may send several signals at once, and the second would interrupt the cleanup that
+    the first has started. A signal that arrives later ends a cleanup that hangs. Signals that are
+    ignored at the start stay ignored, as under ``nohup``. Handlers are set in the main thread of
+    the main process only. Under `torchrun` none are set: a process that waits for another process
+    cannot run a handler, and torchrun ends its processes itself.
     """
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     is_main = threading.current_thread() is threading.main_thread()
@@ -52,7 +54,7 @@ def raise_on_signal() -> Iterator[None]:
             raise Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in (getattr(signal, n) for n in names)}
-    replaced = (signal.SIG_DFL, signal.default_int_handler)  # not what others have set, nor ignored
+    replaced = (signal.SIG_DFL, signal.default_int_handler)  # keep custom handlers and SIG_IGN
     try:
         for number, handler in before.items():
             if handler in replaced:

@@ -1,4 +1,4 @@
-"""`biv inspect`: what the error bars of a table look like, and what they are worth."""
+"""`biv inspect`: check the error bars of a table before training."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from pathlib import Path
 from biv._utils.command_line import describe_command
 from biv.cli import _table_options
 
+DESCRIPTION = """Check the error bars of a table before training: how unequal they are, whether they
+look right, and how much weighting by them may help."""
+
 EXAMPLES = """examples:
-  biv inspect data.csv --target y --target-std y_err         text, and a picture beside it
+  biv inspect data.csv --target y --target-std y_err         print text and draw a picture
   biv inspect data.csv --target y --target-var v --no-picture --json
   biv inspect data/ --target y --target-interval low high --picture bars.svg
 
-How large σ² is beside the variance of the labels, how many labels really count, what weighting
-buys, which rows to look at, and the ε that suits. For the last, a small ensemble is fitted on
-20,000 rows at most: some seconds.
+The text compares σ² with the variance of the labels. It gives the effective sample size, the gain
+to expect from weighting, a suitable ε, and the rows to check. For these it fits a small ensemble on
+at most 20,000 rows, which takes some seconds.
 """
-PICTURE = "biv-inspect"
+PICTURE = "biv-inspect"  # stem of the default file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe_command(
         parser,
         call,
-        description=__doc__,
+        description=DESCRIPTION,
         examples=EXAMPLES,
         page="command",
     )
@@ -38,42 +41,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
     picture.add_argument(
         "--picture",
         type=Path,
-        help="where to (PNG, SVG, PDF; default: biv-inspect.png, or the next free name)",
+        metavar="FILE",
+        help="file of the picture: PNG, SVG or PDF (default: biv-inspect.png, or the next free "
+        "name)",
     )
-    picture.add_argument("--no-picture", action="store_true", help="text alone")
-    _table_options.add_usual(parser)
+    picture.add_argument("--no-picture", action="store_true", help="do not draw a picture")
+    _table_options.add_common(parser)
 
 
 def call(options: argparse.Namespace) -> int:
-    """Read, look, say and draw."""
+    """Read the table, inspect its error bars, print the findings and draw the picture."""
     path = None if options.no_picture else _picture_path(options)
     table = _table_options.read(options)
     from biv.report import inspection as report
     from biv.report.matplotlib_figures import save_figure
     from biv.workflows import inspect
 
-    seen = inspect(table, seed=options.seed, progress=sys.stderr.isatty())
+    inspection = inspect(table, seed=options.seed, progress=sys.stderr.isatty())
 
-    def write(to: Path) -> None:
-        save_figure(report.draw(seen), to, dpi=150, replace=options.force)
+    def write(file: Path) -> None:
+        save_figure(report.draw(inspection), file, dpi=150, replace=options.force)
 
-    choose = partial(_free_path, options) if options.picture is None else None
-    written = _table_options.written(path, write, "the text is complete", choose)
-    printed = seen.record().to_json() | {"picture": None if written is None else str(written)}
-    text = f"{_table_options.described(table)}.\n\n{report.text(seen)}"
-    _table_options.show(options, printed, text if written is None else f"{text}\n\n{written}")
+    choose_path = partial(_unused_path, options) if options.picture is None else None
+    written = _table_options.write_supplement(path, write, "the text is complete", choose_path)
+    result = inspection.record().to_json() | {"picture": None if written is None else str(written)}
+    text = f"{_table_options.describe(table)}.\n\n{report.text(inspection)}"
+    _table_options.show(options, result, text if written is None else f"{text}\n\n{written}")
     return 0 if (written is None) == (path is None) else 1
 
 
 def _picture_path(options: argparse.Namespace) -> Path:
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("the picture needs matplotlib: pip install matplotlib, or --no-picture")
+        raise ValueError(
+            "the picture requires matplotlib: pip install matplotlib, or pass --no-picture"
+        )
     if options.picture is None:
-        return _free_path(options)
+        return _unused_path(options)
     return _table_options.checked_path(
         Path(options.picture), "--picture", (".png", ".svg", ".pdf"), options.force
     )
 
 
-def _free_path(options: argparse.Namespace) -> Path:
-    return _table_options.free_path(PICTURE, ".png", force=options.force)
+def _unused_path(options: argparse.Namespace) -> Path:
+    return _table_options.unused_path(PICTURE, ".png", force=options.force)

@@ -1,4 +1,4 @@
-"""`biv predict`: the columns of a table, and beside them what a model predicts."""
+"""`biv predict`: add the predictions of a model to a table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from biv._utils.command_line import describe_command
 from biv._utils.messages import shortened
 from biv.cli import _table_options
 
+DESCRIPTION = (
+    "Copy a table and add columns with the predictions of a model and their standard deviations."
+)
+
 EXAMPLES = """examples:
   biv predict biv-model new.csv                      writes predictions.csv
   biv predict biv-model new.parquet --out out.parquet
   biv predict model parts/ --out all.csv --name y_hat
 
-All rows are copied, with two columns more: the predicted true label, and the standard deviation of
-the true label about it (without the noise of a new measurement; the part of it that is the model's
-own error is the same for all rows). Files of any size are worked through a part at a time. The
-output is complete or not there.
+The prediction is of the true label. The standard deviation says how far the true label may be from
+it; the noise of a new measurement is not included. A part of the standard deviation, the model's
+own error, is the same for all rows. Files of any size are processed part by part. The output file
+appears only when it is complete.
 """
 
 
@@ -27,28 +31,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe_command(
         parser,
         call,
-        description=__doc__,
+        description=DESCRIPTION,
         examples=EXAMPLES,
         page="command",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a folder of `biv train`")
+    parser.add_argument("model", type=Path, metavar="MODEL", help="model folder of `biv train`")
     _table_options.add_files(parser)
     parser.add_argument(
         "-o",
         "--out",
         type=Path,
-        help="file, of the kind of the input (default: predictions.csv or predictions.parquet)",
+        metavar="FILE",
+        help="output file, in the format of the input (default: predictions.csv or "
+        "predictions.parquet)",
     )
     parser.add_argument(
         "--name",
         default="prediction",
-        help="of the new column; the other has _std appended (default: prediction)",
+        metavar="COLUMN",
+        help="name of the column of predictions; the column of standard deviations has _std "
+        "appended (default: prediction)",
     )
-    _table_options.add_usual(parser, seed=False)
+    _table_options.add_common(parser, seed=False)
 
 
 def call(options: argparse.Namespace) -> int:
-    """Read a part, predict it, write it."""
+    """Predict the rows of the files and write them with the predictions."""
     _table_options.require_libraries()
     from biv._utils.progress import progress_bar
     from biv.tables.files import Files
@@ -71,17 +79,18 @@ def call(options: argparse.Namespace) -> int:
             report_unseen=_note_unseen,
         )
     columns = [options.name, f"{options.name}_std"]
-    told = {"out": str(out), "rows": rows, "columns": columns}
+    result = {"out": str(out), "rows": rows, "columns": columns}
     _table_options.show(
         options,
-        told,
+        result,
         f"{rows:,} rows, with {shortened(columns[0])} and {shortened(columns[1])}.\n{out}",
     )
     return 0
 
 
 def _note_unseen(counts: Mapping[str, int]) -> None:
+    """Print a note on categories that do not occur in the training data."""
     shown = ", ".join(f"{count:,} in {shortened(name)}" for name, count in counts.items())
     _table_options.note(
-        f"categories that training has not seen, as none of those it knows: {shown}"
+        f"categories that do not occur in the training data were treated as unknown: {shown}"
     )

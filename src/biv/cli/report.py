@@ -1,4 +1,4 @@
-"""`biv report`: one HTML file about a store of runs, or about a model and its table."""
+"""`biv report`: write an HTML report on a model, or on a store of runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from pathlib import Path
 from biv._utils.command_line import describe_command
 from biv.cli import _table_options
 
-EXAMPLES = """examples:
-  biv report biv-model                                   a model of `biv train`: report.html
-  biv report biv-model --comparison comparison.json -o model.html
-  biv report paper/results -o paper.html                 a store of `biv reproduce`
-  biv report results --dataset bike2011 --preset laptop  one of the kinds of runs in it
+DESCRIPTION = """Write an HTML report on a model of `biv train`, or on runs of `biv reproduce`.
+The file opens offline in any browser."""
 
-The page has everything in it: it opens offline, and no request leaves it. `biv train`, `biv
-compare` and `biv reproduce` make one by themselves; this makes it again, from what they have kept.
-A comparison is what `biv compare --json` prints.
+EXAMPLES = """examples:
+  biv report biv-model                                   report on a model, to report.html
+  biv report biv-model --comparison comparison.json -o model.html
+  biv report paper/results -o paper.html                 report on the runs of `biv reproduce`
+  biv report results --dataset bike2011 --preset laptop  report on some of these runs
+
+`biv train`, `biv compare` and `biv reproduce` write a report themselves. This command writes it
+again from the stored results.
 """
 DEFAULT = Path("report.html")
 
@@ -29,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe_command(
         parser,
         call,
-        description=__doc__,
+        description=DESCRIPTION,
         examples=EXAMPLES,
         page="command",
     )
@@ -37,47 +39,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         metavar="STORE|MODEL",
-        help="a folder of `biv reproduce` (or its runs.sqlite), or a model folder of `biv train`",
+        help="model folder of `biv train`, or output folder (or runs.sqlite) of `biv reproduce`",
     )
     parser.add_argument(
-        "-o", "--out", type=Path, default=DEFAULT, help="file (default: report.html)"
+        "-o",
+        "--out",
+        type=Path,
+        default=DEFAULT,
+        metavar="FILE",
+        help="output file (default: report.html)",
     )
     parser.add_argument(
         "--comparison",
         type=Path,
         metavar="JSON",
-        help="of a model: what `biv compare --json` printed, to be shown too",
+        help="with a model: include this comparison, the output of `biv compare --json`",
     )
     parser.add_argument(
-        "--dataset", help="of a store, such as bike (default: what it has most runs of)"
+        "--dataset",
+        help="with runs: data set to report on, such as bike (default: the one with most runs)",
     )
-    parser.add_argument("--preset", help="of a store, such as paper (default: likewise)")
-    parser.add_argument("--force", action="store_true", help="replace what is there already")
+    parser.add_argument(
+        "--preset",
+        help="with runs: preset to report on, such as paper (default: the one with most runs)",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite existing output")
 
 
 def call(options: argparse.Namespace) -> int:
-    """Look what it is, and write the page."""
+    """Find out what the source is, and write the report on it."""
     from biv.report.page import require_plotly
 
     require_plotly()
     out, source = options.out, options.source
     _table_options.checked_path(out, "--out", (".html", ".htm"), options.force)
     if not source.exists():
-        raise ValueError(f"{source} is not there")
+        raise ValueError(f"{source} does not exist")
     store = source / "runs.sqlite" if source.is_dir() else source
     if source.is_file() or store.is_file():
         if options.comparison is not None:
-            raise ValueError("--comparison is for a model, and this is a store of runs")
+            raise ValueError(f"--comparison requires a model folder; {source} is a store of runs")
         import_module("biv.paper.commands.report").write(store, options)
     else:
         if options.dataset is not None or options.preset is not None:
-            raise ValueError("--dataset and --preset are for a store of runs, and this is none")
-        _of_model(source, options)
+            raise ValueError(f"--dataset and --preset require a store of runs; {source} is not one")
+        _write_model_report(source, options)
     print(out)
     return 0
 
 
-def _of_model(path: Path, options: argparse.Namespace) -> None:
+def _write_model_report(path: Path, options: argparse.Namespace) -> None:
     _table_options.require_libraries()
     from biv._utils import typed_json
     from biv.report import model_page

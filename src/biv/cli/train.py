@@ -1,4 +1,4 @@
-"""`biv train`: a table with error bars becomes a model in a folder."""
+"""`biv train`: train a model on a table with error bars."""
 
 from __future__ import annotations
 
@@ -20,30 +20,37 @@ if TYPE_CHECKING:
     from biv.workflows import ModelFolder
     from biv.workflows.comparison_record import ComparisonRecord
 
-STREAMED = ("batch_size", "learning_rate", "shards", "checkpoint_seconds")  # options of a stream
+STREAMED = (
+    "batch_size",
+    "learning_rate",
+    "shards",
+    "checkpoint_seconds",
+)  # options for a stream only
+
+DESCRIPTION = """Train a model on a table with error bars. The model is an ensemble of networks.
+It is written to a folder, which `biv predict` reads."""
 
 EXAMPLES = """examples:
   biv train data.csv --target y --target-std y_err               writes the folder biv-model
-  biv train data/ --target y --target-var v --out model          all tables of a folder
+  biv train data/ --target y --target-var v --out model          reads all tables of a folder
   biv train data.csv --target y --target-interval low high --level 0.9
-  biv train data.csv --target y                                  no error bars: all labels alike
+  biv train data.csv --target y                                  trains without error bars
   biv train data.csv --target y --target-std s --ignore id name --category postcode
 
-Columns of numbers, true/false, dates (2024-12-31, with or without a time), text (categories), and
-sequences of letters are learned from; missing cells are empty, NA, null, NaN, - or ?. A row without
-a label is left out, and so is text of which at least 95% of the filled cells are distinct, like
-identifiers: --keep learns from it. A column that repeats the label is an error.
-Interrupted (Ctrl-C, or a kill), the same command goes on where it was.
+Features may be numbers, true/false, dates (2024-12-31, with or without a time), text (categories)
+and sequences of letters. Missing cells are empty, NA, null, NaN, - or ?. Rows without a label are
+left out. Text that looks like an identifier is left out too, unless --keep names it. A column that
+repeats the label is an error.
 
-A folder of Parquet files that is larger than memory is learned from as it is read, by one process
-(--stream) or by several: torchrun starts them, here or on many machines, and restarts them when one
-is killed; they go on from the last checkpoint.
+If training is interrupted (Ctrl-C, or a kill), run the same command again to resume it.
+
+Tables larger than memory must be Parquet files. With --stream, training reads them batch by batch.
+torchrun starts several such processes, on one or several machines. It restarts them if one is
+killed, and training resumes from the last checkpoint:
   torchrun --nproc-per-node 4 --max-restarts 3 -m biv train table/ --target y --target-var v
 
-The folder has a page about the model too, report.html, to be opened in a browser.
-
-`biv predict` uses the model, `biv inspect` looks at the error bars first, and `biv compare` says
-whether they are worth it.
+The model folder also contains an HTML report, report.html. Run `biv inspect` before training to
+check the error bars, and `biv compare` to see whether weighting by them helps.
 """
 
 
@@ -52,10 +59,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe_command(
         parser,
         call,
-        description=__doc__,
+        description=DESCRIPTION,
         examples=EXAMPLES,
         page="command",
-        interrupted="the same command goes on where it was",
+        interrupted="run the same command again to resume",
     )
     _table_options.add_files(parser)
     _table_options.add_columns(parser, error_bars=False)
@@ -64,78 +71,117 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--loss",
         choices=registry.names(),
         default="biv",
-        help="how labels are weighed (default: biv)",
+        help="loss function, which decides how labels are weighted (default: biv)",
     )
     model.add_argument(
         "--epsilon",
         default="auto",
-        help=f"of {registry.tuning('epsilon')}: auto, or a number in units of the label variance "
-        "(default: auto)",
+        metavar="EPSILON",
+        help=f"with --loss {registry.tuning('epsilon')}: ε, as a number in units of the label "
+        "variance, or auto to choose it from the data (default: auto)",
     )
     model.add_argument(
         "--threshold",
         type=float,
-        help=f"of {registry.tuning('threshold')}, a variance (default: the mean of all)",
+        metavar="VARIANCE",
+        help=f"with --loss {registry.tuning('threshold')}: drop labels whose variance is at least "
+        "this (default: the mean variance)",
     )
-    model.add_argument("--members", type=int, help="networks (default: 16; of a stream, 1)")
-    model.add_argument("--max-epochs", type=int, default=100, help="at most (default: 100)")
+    model.add_argument(
+        "--members",
+        type=int,
+        metavar="N",
+        help="number of networks of the ensemble (default: 16; always 1 with --stream)",
+    )
+    model.add_argument(
+        "--max-epochs",
+        type=int,
+        default=100,
+        metavar="N",
+        help="maximum number of epochs (default: 100)",
+    )
     model.add_argument(
         "--patience",
         type=int,
-        help="epochs that gain less than 1%% in all before it stops (default: 4, of small tables "
-        "more)",
+        metavar="N",
+        help="stop after N epochs that do not improve the score by 1%% (default: 4, more for small "
+        "tables)",
     )
     _table_options.add_unknown(model)
     model.add_argument(
         "--calibrate-variance",
         action="store_true",
-        help="multiply all variances by the factor that they seem to be off by",
+        help="multiply all variances by the factor that residuals suggest",
     )
-    model.add_argument("--jobs", type=int, default=1, help="threads; -1 for all (default: 1)")
+    model.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of threads; -1 uses all cores (default: 1)",
+    )
     _add_stream(parser)
     parser.add_argument(
-        "-o", "--out", type=Path, default=Path("biv-model"), help="folder (default: biv-model)"
+        "-o",
+        "--out",
+        type=Path,
+        default=Path("biv-model"),
+        metavar="FOLDER",
+        help="folder of the model (default: biv-model)",
     )
     parser.add_argument(
         "--comparison",
         type=Path,
         metavar="JSON",
-        help="what `biv compare --json` printed, for the report",
+        help="include this comparison, the output of `biv compare --json`, in the report",
     )
-    _table_options.add_report(parser, "report.html in the folder")
-    _table_options.add_usual(parser)
+    _table_options.add_report(parser, "report.html in the model folder")
+    _table_options.add_common(parser)
 
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a table that is larger than memory."""
-    stream = parser.add_argument_group("a table that is larger than memory, in Parquet files")
+    """Add the options for tables larger than memory."""
+    stream = parser.add_argument_group("tables larger than memory (Parquet files)")
     stream.add_argument(
         "--stream",
         action="store_true",
-        help="learn from it as it is read; always so under torchrun",
+        help="train while reading the files batch by batch; always on under torchrun",
     )
     stream.add_argument(
-        "--batch-size", type=int, help="rows a step, of all processes together (default: 1024)"
+        "--batch-size",
+        type=int,
+        metavar="N",
+        help="number of rows per step, over all processes (default: 1024)",
     )
-    stream.add_argument("--learning-rate", type=float, help="of AdamW (default: by the columns)")
+    stream.add_argument(
+        "--learning-rate",
+        type=float,
+        metavar="RATE",
+        help="learning rate of AdamW (default: depends on the number of features)",
+    )
     stream.add_argument(
         "--shards",
         type=int,
-        help="that the row groups are dealt to: with as many, any number of processes that divides "
-        "them has the same batches (default: 12, or the next multiple of the processes)",
+        metavar="N",
+        help="number of shards that the row groups are divided into; batches are the same for any "
+        "number of processes that divides it (default: 12, or the next multiple of the number of "
+        "processes)",
     )
     stream.add_argument(
-        "--checkpoint-seconds", type=float, help="between two checkpoints (default: 60)"
+        "--checkpoint-seconds",
+        type=float,
+        metavar="SECONDS",
+        help="time between two checkpoints (default: 60)",
     )
 
 
 def call(options: argparse.Namespace) -> int:
-    """Read, fit, write."""
+    """Read the table, train the model, and write its folder."""
     if options.stream or launched_by_torchrun():
         return _call_streamed(options)
     for name in STREAMED:
         if getattr(options, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} is for --stream, or for torchrun")
+            raise ValueError(f"--{name.replace('_', '-')} requires --stream or torchrun")
     settings = _settings(options)
     _table_options.require_libraries()
     from biv.workflows import train_folder
@@ -145,7 +191,7 @@ def call(options: argparse.Namespace) -> int:
     page, comparison = _for_report(options)
     table = _table_options.read(options)
     if not options.json:
-        print(f"{_table_options.described(table)}.", flush=True)
+        print(f"{_table_options.describe(table)}.", flush=True)
     if table.variance is None:
         _table_options.note_no_error_bars(table.target, table.schema.names)
     _table_options.note_zeros(table)
@@ -162,18 +208,19 @@ def call(options: argparse.Namespace) -> int:
 
 
 def _for_report(options: argparse.Namespace) -> tuple[Path | None, ComparisonRecord | None]:
-    """Where the report goes, if to anywhere, and the comparison that it is to have."""
+    """Return the file of the report, if there is to be one, and the comparison to include."""
     from biv.workflows.comparison_record import ComparisonRecord
     from biv.workflows.training_folder import REPORT
 
     comparison = None
     if options.comparison is not None:
         comparison = ComparisonRecord.read(options.comparison, options.target)
-    return _table_options.report_path(options, options.out / REPORT, made=options.out), comparison
+    path = _table_options.report_path(options, options.out / REPORT, new_folder=options.out)
+    return path, comparison
 
 
 def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -> int:
-    """What came out, as text or JSON, and as a page; the exit code."""
+    """Print the result, write the report, and return the exit code."""
     from biv._utils.typed_json import to_json
     from biv.report.training import text
 
@@ -184,18 +231,20 @@ def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -
 
         model_page.build_model_page(folder, out).write(path)
 
-    again = f"biv report {out} --out {shlex.quote(str(page))}"
-    report = _table_options.written(
-        page, write, f"the model in {options.out} is complete, and `{again}` writes its report"
+    report_command = f"biv report {out} --out {shlex.quote(str(page))}"
+    report = _table_options.write_supplement(
+        page,
+        write,
+        f"the model in {options.out} is complete, and `{report_command}` writes its report",
     )
-    printed = {"model": str(options.out), "report": None if report is None else str(report)}
+    result = {"model": str(options.out), "report": None if report is None else str(report)}
     lines = [text(folder), str(options.out), *([] if report is None else [str(report)])]
-    _table_options.show(options, printed | to_json(folder.about), "\n".join(lines))
+    _table_options.show(options, result | to_json(folder.about), "\n".join(lines))
     return 0 if report == page else 1
 
 
 def _call_streamed(options: argparse.Namespace) -> int:
-    """Of every process that takes part: read, fit; the first writes and speaks."""
+    """Train on a stream, in every process; the first process writes and prints."""
     from biv.training.ranks import OtherRankError, Ranks
 
     with Ranks.join() as ranks:
@@ -203,21 +252,26 @@ def _call_streamed(options: argparse.Namespace) -> int:
             ranks.run_on_all(lambda: _require_streamed(options))
             return _train_streamed(options, ranks)
         except OtherRankError:
-            return 2  # it has been said
+            return 2  # the other process has printed the error
 
 
 def _require_streamed(options: argparse.Namespace) -> None:
+    """Check before any work that the options suit a stream."""
     _table_options.require_libraries()
     from biv._utils import validation
 
     if options.jobs != -1:
         validation.integer("--jobs", options.jobs, at_least=1)
     if options.members not in (None, 1):
-        raise ValueError(f"--members must be 1 of a stream; got {options.members}")
+        raise ValueError(f"--members must be 1 with --stream; got {options.members}")
     if options.calibrate_variance:
-        raise ValueError("--calibrate-variance is not for a stream: `biv inspect` a sample of it")
+        raise ValueError(
+            "--calibrate-variance is not available with --stream; run `biv inspect` on a sample"
+        )
     if options.unknown_variance == "estimate":
-        raise ValueError("--unknown-variance estimate is not for a stream; median is")
+        raise ValueError(
+            "--unknown-variance estimate is not available with --stream; median is available"
+        )
     for name in ("batch_size", "shards", "max_epochs", "patience"):
         if getattr(options, name) is not None:
             validation.integer(f"--{name.replace('_', '-')}", getattr(options, name), at_least=1)
@@ -234,7 +288,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
     from biv.workflows.stream_plan import StreamSettings
     from biv.workflows.streamed import train_streamed
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         if not options.json:
             print(text, flush=True)
 
@@ -266,7 +320,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
             checkpoint_seconds=60.0
             if options.checkpoint_seconds is None
             else options.checkpoint_seconds,
-            say=say,
+            say=log,
             comparison=comparison,
             command=options.command,
         )
@@ -278,7 +332,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
 
 
 def _epsilon(options: argparse.Namespace) -> Any:
-    """What argparse cannot judge of ε, and of other settings of a loss."""
+    """Check ε and the other settings of the loss, and return ε."""
     from biv._utils import validation
 
     try:
@@ -291,7 +345,7 @@ def _epsilon(options: argparse.Namespace) -> Any:
     for name in ("epsilon", "threshold"):
         if getattr(options, name) not in ("auto", None) and name not in tuned:
             losses = registry.tuning(name)
-            raise ValueError(f"--{name} is of --loss {losses}; got it with {options.loss}")
+            raise ValueError(f"--{name} requires --loss {losses}; got --loss {options.loss}")
     if options.threshold is not None:
         validation.real_number("--threshold", options.threshold, validation.POSITIVE)
     if epsilon != "auto":
@@ -300,12 +354,12 @@ def _epsilon(options: argparse.Namespace) -> Any:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Of the estimator; what argparse cannot judge is judged here, before a long reading."""
+    """Check the options, before the table is read, and return the settings of the estimator."""
     from biv._utils import validation
 
     epsilon = _epsilon(options)
     if options.jobs == 0:
-        raise ValueError("--jobs must be 1 or more, or -1 for all cores; got 0")
+        raise ValueError("--jobs must be at least 1, or -1 for all cores; got 0")
     members = 16 if options.members is None else options.members
     validation.integer("--members", members, at_least=2)
     folds = next(k for k in (8, 7, 6, 5, 4, 3, 2, members) if members % k == 0)
