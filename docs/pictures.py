@@ -1,9 +1,9 @@
-"""The pictures of README and docs, drawn from the stored results of the paper's experiments.
+"""Draw the pictures of the README and the pages from the stored results of the paper's experiments.
 
-    .venv/bin/python docs/pictures.py       writes docs/images/*.svg, in seconds
+Usage: ``.venv/bin/python docs/pictures.py`` writes docs/images/*.svg in seconds.
 
-Each picture carries the numbers that it shows, in its description; a test compares them with the
-store.
+The description of each file contains the numbers that the picture shows. A test compares them with
+the store.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class Picture(NamedTuple):
 
 
 def runs(store: Store, name: str) -> Iterator[tuple[LinePanel, dict[str, Summary]]]:
-    """The panels of an artefact, with a summary of each of their lines, by its label."""
+    """Yield the panels of an artefact, with a summary per label of a line."""
     artefact = ARTEFACTS[name]
     results = store.results(artefact.runs(SEEDS))
     for panel in artefact.panels:
-        own = {line.label: summarise(line, results, SEEDS) for line in panel.lines}
-        yield panel, {label: summary for label, summary in own.items() if summary is not None}
+        summaries = {line.label: summarise(line, results, SEEDS) for line in panel.lines}
+        yield panel, {label: line for label, line in summaries.items() if line is not None}
 
 
-# What error bars are worth: an illustration, and the paper's experiment.
+# The gain from error bars: an illustration, and the paper's experiment.
 
 
 def methods(lines: dict[str, Summary]) -> dict[str, Summary]:
-    """The methods to compare. Of the cutoffs it is the best, which is not known in practice."""
+    """Return the methods to compare, with only the best cutoff, which is unknown in practice."""
     cutoffs = [summary for label, summary in lines.items() if label.startswith("C=")]
     best = min(cutoffs, key=lambda summary: summary.lowest)
     return {
@@ -86,7 +86,7 @@ def colour(label: str) -> str:
 
 
 def gain(store: Store) -> Picture:
-    """Draw what error bars are for, and learning curves under the most unequal noise."""
+    """Draw an illustration of error bars, and learning curves under the most unequal noise."""
     figure = Figure(figsize=(8.6, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2)
     numbers: Numbers = {"illustration": illustration(left)}
@@ -104,7 +104,7 @@ def gain(store: Store) -> Picture:
 
 
 def illustration(axis: Axes) -> dict[str, float]:
-    """Draw noisy labels and the curves that minimise L2 and BIV; return their squared errors.
+    """Draw noisy labels and the curves that minimise L2 and BIV; return the errors of the curves.
 
     The curves are sums of sines and cosines, so that both minimisers have a closed form.
     """
@@ -130,79 +130,84 @@ def illustration(axis: Axes) -> dict[str, float]:
 
 
 def truth(x: Values) -> Values:
-    """Return the curve of the illustration."""
+    """Return the true curve of the illustration."""
     return np.asarray(np.sin(2 * np.pi * x) + 0.5 * np.cos(5 * np.pi * x))
 
 
 def waves(x: Values) -> Values:
-    """Return sines and cosines of up to four periods, (N, 9)."""
+    """Return a constant, and sines and cosines of up to four periods, of shape (N, 9)."""
     angles = 2 * np.pi * np.outer(x, np.arange(1, 5))
     return np.hstack([np.ones((len(x), 1)), np.sin(angles), np.cos(angles)])
 
 
-def curve(axis: Axes, own: Summary, colour: str, label: str) -> None:
-    """The mean smoothed curve, with a band of one standard deviation."""
-    shown = slice(None, None, max(1, len(own.samples) // POINTS))
-    samples, mean, std = own.samples[shown] / 1e3, own.mean[shown], own.std[shown]
+def curve(axis: Axes, line: Summary, colour: str, label: str) -> None:
+    """Draw the mean smoothed curve of a line, with a band of one standard deviation."""
+    shown = slice(None, None, max(1, len(line.samples) // POINTS))
+    samples, mean, std = line.samples[shown] / 1e3, line.mean[shown], line.std[shown]
     axis.plot(samples, mean, color=colour, linewidth=1.4, label=label)
     axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
 
 
-# What ε does.
+# The effect of ε.
 
 NOISES = {"fig07": "Gamma noise, α=1", "fig08": "half of the labels almost clean"}
 SHADES = {"fig07": "#0072B2", "fig08": "#E69F00"}
 
 
 def epsilon(store: Store) -> Picture:
-    """The lowest loss over ε, and how many labels of a batch count."""
+    """Draw the lowest test loss and the effective batch size against ε."""
     figure = Figure(figsize=(8.6, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2)
     numbers: Numbers = {}
-    for name, words in NOISES.items():
+    for name, noise in NOISES.items():
         ((_, lines),) = runs(store, name)
-        at = {float(label[2:]): own for label, own in lines.items() if label.startswith("ε=")}
-        loss = [own.lowest for own in at.values()]
-        size = [effective_size(own, store) for own in at.values()]
-        left.plot(list(at), loss, "o-", color=SHADES[name], markersize=4, label=f"BIV, {words}")
+        by_epsilon = {
+            float(label[2:]): line for label, line in lines.items() if label.startswith("ε=")
+        }
+        values = list(by_epsilon)
+        loss = [line.lowest for line in by_epsilon.values()]
+        size = [effective_size(line, store) for line in by_epsilon.values()]
+        left.plot(values, loss, "o-", color=SHADES[name], markersize=4, label=f"BIV, {noise}")
         left.axhline(lines["L2"].lowest, color=SHADES[name], linestyle="--", linewidth=1)
-        right.plot(list(at), size, "o-", color=SHADES[name], markersize=4, label=words)
+        right.plot(values, size, "o-", color=SHADES[name], markersize=4, label=noise)
         numbers[name] = {
-            "epsilon": list(at), "lowest": loss, "effective batch size": size,
+            "epsilon": values, "lowest": loss, "effective batch size": size,
             "L2": lines["L2"].lowest,
         }  # fmt: skip
-    left.plot([], [], color="#666666", linestyle="--", linewidth=1, label="L2 on the same noise")
-    right.axhline(256, color="#666666", linestyle="--", linewidth=1, label="all of a batch")
+    left.plot([], [], color="#666666", linestyle="--", linewidth=1, label="L2, same noise")
+    right.axhline(256, color="#666666", linestyle="--", linewidth=1, label="whole batch")
     left.axvspan(0.01, 0.1, color="#999999", alpha=0.15, linewidth=0)
     for axis in (left, right):
         axis.set_xscale("symlog", linthresh=1e-3, linscale=0.6)
         axis.set_xlim(-2e-4, 200)
-        axis.set_xlabel("ε, of the label variance")
+        axis.set_xlabel("ε in units of the label variance")
         axis.legend(frameon=False, fontsize=7, loc="upper left" if axis is left else "lower right")
     left.set(
         ylabel="lowest test error on clean labels", ylim=(0.07, 0.129),
-        title="too little hurts, too much is L2",
+        title="lowest test error by ε",
     )  # fmt: skip
-    right.set(ylabel="effective batch size, of 256", title="how many labels count", ylim=(0, 275))
+    right.set(
+        ylabel="effective batch size (of 256)", title="effective batch size by ε", ylim=(0, 275)
+    )
     return Picture(figure, numbers)
 
 
-def effective_size(own: Summary, store: Store) -> float:
-    """The mean of all epochs and seeds."""
-    found: list[RunResult] = list(store.results(own.line.runs(SEEDS)).values())
-    return float(np.mean([result.effective_batch_size.mean(dtype=np.float64) for result in found]))
+def effective_size(line: Summary, store: Store) -> float:
+    """Return the mean effective batch size over all epochs and seeds."""
+    results: list[RunResult] = list(store.results(line.line.runs(SEEDS)).values())
+    return float(np.mean([r.effective_batch_size.mean(dtype=np.float64) for r in results]))
 
 
 PICTURES: dict[str, Callable[[Store], Picture]] = {"gain": gain, "epsilon": epsilon}
 
 
 def described(numbers: Numbers) -> str:
-    """The numbers of a picture, as they are written into it."""
+    """Return the numbers of a picture as the text that is written into its file."""
     return json.dumps(json.loads(json.dumps(numbers), parse_float=lambda x: round(float(x), 4)))
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all pictures."""
     store = Store(ROOT / "paper" / "results" / "runs.sqlite")
     style = STYLE | {"svg.fonttype": "path", "figure.facecolor": "white"}
     with mpl.rc_context(style):
