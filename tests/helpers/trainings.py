@@ -1,4 +1,4 @@
-"""Small trainings that the tests of models and training share."""
+"""Small trainings for the tests of models and training."""
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ def clean_rows(seed, *, rows=70, outputs=1, dtype=torch.float32):
 
 
 def seven_members(dtype=torch.float32):
-    """Different in everything; three share their features, and some their test rows."""
+    """Return members with different settings; three share features, and some share test rows."""
     shared, tests = triplets(100, dtype=dtype).x, clean_rows(200, dtype=dtype)
     return [
         Member(
@@ -58,7 +58,7 @@ CURVES = ("train_loss", "effective_batch_size", "test_loss", "test_step")
 
 
 def assert_same_bits(one, other):
-    """Two trained members do not differ in a bit."""
+    """Assert that two trained members are bit-identical."""
     for name in CURVES:
         a, b = getattr(one.history, name), getattr(other.history, name)
         assert np.array_equal(a, b, equal_nan=True), name

@@ -1,4 +1,4 @@
-"""An interrupted and resumed training ends as an uninterrupted one, to the bit."""
+"""Test that an interrupted and resumed training is bit-identical to an uninterrupted one."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ OPTIMIZERS = {
 
 
 def members():
-    """Seven, one of which diverges on the way."""
+    """Return seven members, one of which diverges during training."""
     seven = seven_members()
     seven[3] = replace(seven[3], learning_rate=1e18)
     return seven
@@ -36,7 +36,7 @@ def members():
 
 @pytest.mark.parametrize("schedule", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("count", [7, 1])
-def test_stopped_between_epochs_and_resumed(schedule, count, tmp_path):
+def test_training_stopped_between_epochs_resumes_exactly(schedule, count, tmp_path):
     chosen, path = members()[:count], tmp_path / "folder" / "stack.pt"
     whole = train_stack(MODEL, chosen, schedule)
     for epochs in (1, 3, 3, 6):
@@ -47,7 +47,7 @@ def test_stopped_between_epochs_and_resumed(schedule, count, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0, 1e9])
-def test_interrupted_in_the_middle_of_an_epoch(seconds, tmp_path, monkeypatch):
+def test_training_interrupted_within_an_epoch_resumes_exactly(seconds, tmp_path, monkeypatch):
     schedule, path = OPTIMIZERS["adam"], tmp_path / "stack.pt"
     whole = train_stack(MODEL, members(), schedule)
     test, calls = Stack._test, []
@@ -64,12 +64,14 @@ def test_interrupted_in_the_middle_of_an_epoch(seconds, tmp_path, monkeypatch):
     assert calls[-1] == 20
     assert biv.training.load_checkpoint(path)["step"] == 18
     resumed = train_stack(MODEL, members(), schedule, checkpoint=path)
-    assert calls[5] == 20  # the epoch of steps 19 to 24 was begun anew, those before were not
+    assert (
+        calls[5] == 20
+    )  # the interrupted epoch, steps 19 to 24, is repeated; earlier ones are not
     for part, trained in zip(resumed, whole, strict=True):
         assert_same_bits(part, trained)
 
 
-def test_the_bar_goes_on_where_the_checkpoint_was(tmp_path, monkeypatch):
+def test_progress_bar_starts_at_the_step_of_the_checkpoint(tmp_path, monkeypatch):
     class Bar:
         def __init__(self, total, *_, done, **__):
             self.total, self.seen = total, [done]
@@ -96,13 +98,13 @@ def test_the_bar_goes_on_where_the_checkpoint_was(tmp_path, monkeypatch):
 
 
 def epochs_done(path):
-    """By the file, which is whole at any moment; the first one is written before the first step."""
+    """Return the epochs done by the checkpoint, which is complete at any moment."""
     return biv.training.load_checkpoint(path)["step"] // 6 if path.exists() else 0
 
 
 @pytest.mark.slow
-def test_killed_and_resumed(tmp_path):
-    """SIGKILL, at whatever moment: what is there is whole, and the training ends the same."""
+def test_killed_training_resumes_exactly(tmp_path):
+    """Kill the training at an arbitrary moment: the checkpoint is complete and resumes exactly."""
     code = """
 import sys, torch
 from test_checkpoint import MODEL, OPTIMIZERS, members
@@ -136,55 +138,63 @@ train_stack(MODEL, members(), schedule, checkpoint=sys.argv[1], checkpoint_secon
         assert_same_bits(part, trained)
 
 
-def changed(**changes):
+def with_first_member(**changes):
     return lambda seven: [replace(seven[0], **changes), *seven[1:]]
 
 
-def other_features(seven):
-    """The same tables, another of them for one member."""
+def other_table_of_features(seven):
+    """Give one member the features of another."""
     rows = Triplets(seven[0].train.x, seven[1].train.y, seven[1].train.variance)
     return [seven[0], replace(seven[1], train=rows), *seven[2:]]
 
 
-def swapped_roles(seven):
+def variance_as_sample_weight(seven):
     rows = seven[1].train
     rows = Triplets(rows.x, rows.y, sample_weight=rows.variance)
     return [seven[0], replace(seven[1], train=rows, loss=biv.L2Loss()), *seven[2:]]
 
 
-def scaled(factor):
+def with_scaled_loss(factor):
     def base(pred, target):
         return factor * (pred - target).abs()
 
-    return changed(loss=biv.BIVLoss(base=base))
+    return with_first_member(loss=biv.BIVLoss(base=base))
 
 
-ANOTHER = {
-    "loss": changed(loss=biv.BIVLoss(0.06)),
-    "digits of epsilon": changed(loss=biv.BIVLoss(torch.tensor(0.050001))),
-    "base": changed(loss=biv.BIVLoss(base="mae")),
-    "a base with another setting": changed(loss=biv.BIVLoss(base=nn.HuberLoss("none", delta=2.0))),
-    "a base with another number": changed(loss=biv.BIVLoss(base=lambda p, t: 2 * (p - t).abs())),
-    "a base with another closure": scaled(2.0),
-    "learning rate": changed(learning_rate=2e-3),
-    "seed": changed(seed=99),
-    "order": changed(order_seed=99),
-    "labels": changed(train=seven_members()[1].train),
-    "features": other_features,
-    "roles": swapped_roles,
-    "test rows": changed(test=clean_rows(77)),
-    "no test rows": changed(test=None),
+CHANGES = {
+    "loss": with_first_member(loss=biv.BIVLoss(0.06)),
+    "digits of epsilon": with_first_member(loss=biv.BIVLoss(torch.tensor(0.050001))),
+    "base": with_first_member(loss=biv.BIVLoss(base="mae")),
+    "a base with another setting": with_first_member(
+        loss=biv.BIVLoss(base=nn.HuberLoss("none", delta=2.0))
+    ),
+    "a base with another number": with_first_member(
+        loss=biv.BIVLoss(base=lambda p, t: 2 * (p - t).abs())
+    ),
+    "a base with another closure": with_scaled_loss(2.0),
+    "learning rate": with_first_member(learning_rate=2e-3),
+    "seed": with_first_member(seed=99),
+    "order": with_first_member(order_seed=99),
+    "labels": with_first_member(train=seven_members()[1].train),
+    "features": other_table_of_features,
+    "roles": variance_as_sample_weight,
+    "test rows": with_first_member(test=clean_rows(77)),
+    "no test rows": with_first_member(test=None),
     "members": lambda seven: seven[:-1],
 }
-BEFORE = {
-    "a base with another setting": changed(loss=biv.BIVLoss(base=nn.HuberLoss("none", delta=1.0))),
-    "a base with another number": changed(loss=biv.BIVLoss(base=lambda p, t: 3 * (p - t).abs())),
-    "a base with another closure": scaled(3.0),
-    "digits of epsilon": changed(loss=biv.BIVLoss(torch.tensor(0.05))),
+ORIGINALS = {
+    "a base with another setting": with_first_member(
+        loss=biv.BIVLoss(base=nn.HuberLoss("none", delta=1.0))
+    ),
+    "a base with another number": with_first_member(
+        loss=biv.BIVLoss(base=lambda p, t: 3 * (p - t).abs())
+    ),
+    "a base with another closure": with_scaled_loss(3.0),
+    "digits of epsilon": with_first_member(loss=biv.BIVLoss(torch.tensor(0.05))),
 }
 
 
-DIFFERING = {
+PARTS = {
     "digits of epsilon": "the loss of member 0",
     "base": "the loss of member 0",
     "a base with another setting": "the loss of member 0",
@@ -200,17 +210,17 @@ DIFFERING = {
 }
 
 
-@pytest.mark.parametrize("name", ANOTHER)
-def test_a_checkpoint_is_of_one_training(name, tmp_path):
+@pytest.mark.parametrize("name", CHANGES)
+def test_checkpoint_of_another_training_is_rejected(name, tmp_path):
     path = tmp_path / "stack.pt"
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
-    before = BEFORE.get(name, list)(seven_members())
+    before = ORIGINALS.get(name, list)(seven_members())
     train_stack(MODEL, before, schedule, checkpoint=path)
-    part = DIFFERING.get(name, f"{name} of member 0")
+    part = PARTS.get(name, f"{name} of member 0")
     message = rf"stack\.pt: the state is from another training, which differs in .*{part}.*away"
     with pytest.raises(ValueError, match=message):
-        train_stack(MODEL, ANOTHER[name](seven_members()), schedule, checkpoint=path)
-    train_stack(MODEL, BEFORE.get(name, list)(seven_members()), schedule, checkpoint=path)
+        train_stack(MODEL, CHANGES[name](seven_members()), schedule, checkpoint=path)
+    train_stack(MODEL, ORIGINALS.get(name, list)(seven_members()), schedule, checkpoint=path)
 
 
 OTHER_NETWORKS = {
@@ -222,8 +232,8 @@ OTHER_NETWORKS = {
 
 
 @pytest.mark.parametrize("network", OTHER_NETWORKS.values(), ids=OTHER_NETWORKS)
-def test_a_checkpoint_is_of_one_network(network, tmp_path):
-    """Both have the same first parameters."""
+def test_checkpoint_of_another_network_or_schedule_is_rejected(network, tmp_path):
+    """Test networks that have the same initial parameters and differ in other respects."""
     path, two = tmp_path / "stack.pt", seven_members()[:2]
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
     train_stack(MODEL, two, schedule, checkpoint=path)
@@ -233,8 +243,8 @@ def test_a_checkpoint_is_of_one_network(network, tmp_path):
         train_stack(MODEL, two, replace(schedule, batch_size=60), checkpoint=path)
 
 
-def test_the_same_training_in_other_clothes_goes_on(tmp_path):
-    """Copies for what was shared, NumPy's numbers, seeds written out, a partial made anew."""
+def test_equal_training_made_of_new_objects_resumes(tmp_path):
+    """Use copied tensors, NumPy's numbers, explicit seeds and a new partial function."""
     path, schedule = tmp_path / "stack.pt", replace(OPTIMIZERS["adam"], epochs=1)
 
     def huber(pred, target, delta):
@@ -258,7 +268,7 @@ def test_the_same_training_in_other_clothes_goes_on(tmp_path):
     train_stack(MODEL, again, schedule, checkpoint=path)
 
 
-def test_what_is_asked_for_must_be_possible(tmp_path):
+def test_invalid_requests_raise(tmp_path):
     path, two, schedule = tmp_path / "stack.pt", seven_members()[:2], OPTIMIZERS["adam"]
     train_stack(MODEL, two, replace(schedule, epochs=3), checkpoint=path)
     with pytest.raises(
@@ -268,7 +278,7 @@ def test_what_is_asked_for_must_be_possible(tmp_path):
     with pytest.raises(TypeError, match="checkpoint_seconds must be"):
         train_stack(MODEL, two, schedule, checkpoint=path, checkpoint_seconds="60")
     stack = Stack(MODEL, two, schedule)
-    with pytest.raises(OSError, match="exists|directory"):  # at once, not after the training
+    with pytest.raises(OSError, match="exists|directory"):  # before training, not after it
         train_stack(MODEL, two, replace(schedule, epochs=10**9), checkpoint=path / "below.pt")
     stack.step = 1
     with pytest.raises(
@@ -282,7 +292,7 @@ def test_what_is_asked_for_must_be_possible(tmp_path):
         train_stack(MODEL, two, schedule, checkpoint=path)
 
 
-def test_a_state_serves_more_than_once():
+def test_a_state_can_be_loaded_more_than_once():
     two, schedule = seven_members()[:2], OPTIMIZERS["momentum"]
     stack = Stack(MODEL, two, schedule)
     stack.run_epoch()
@@ -297,8 +307,8 @@ def test_a_state_serves_more_than_once():
 
 
 @pytest.mark.parametrize(("seconds", "saves"), [(0, 1 + 6 + 1), (1e9, 1 + 1)])
-def test_it_is_saved_as_often_as_asked(seconds, saves, tmp_path, monkeypatch):
-    """At the start, to see that it can be; after an epoch when it is time; at the end."""
+def test_checkpoint_seconds_sets_the_number_of_saves(seconds, saves, tmp_path, monkeypatch):
+    """Saves happen at the start, after an epoch if one is due, and at the end."""
     written = []
     monkeypatch.setattr(
         "biv.training.checkpoint.save_checkpoint", lambda *args: written.append(args)
@@ -311,7 +321,7 @@ def test_it_is_saved_as_often_as_asked(seconds, saves, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", "truncated", "another", "a tensor"])
-def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
+def test_invalid_file_is_named_in_the_error_and_kept(content, tmp_path):
     path = tmp_path / "stack.pt"
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
     if content == "truncated":
@@ -332,14 +342,14 @@ def test_a_file_that_is_no_checkpoint_is_named_and_kept(content, tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_version_that_is_no_version_is_shortened(tmp_path):
+def test_long_format_is_shortened_in_the_error(tmp_path):
     torch.save({"format": "x" * 200_000}, tmp_path / "a.pt")
     with pytest.raises(ValueError, match=r"got 'x+'\.\.\. \(200,000 characters\)"):
         load_checkpoint(tmp_path / "a.pt")
 
 
-def test_a_byte_that_has_changed_is_seen(tmp_path):
-    """Torch's reader would take it for another number."""
+def test_a_changed_byte_is_detected(tmp_path):
+    """Torch's reader would accept the byte as another number."""
     path = tmp_path / "a.pt"
     save_checkpoint(path, {"weights": torch.ones(64)})
     good = path.read_bytes()
@@ -362,7 +372,7 @@ def test_a_byte_that_has_changed_is_seen(tmp_path):
         (lambda state: state.pop("orders"), "the state has no entry 'orders'"),
     ],
 )
-def test_a_checkpoint_that_lacks_something_is_named(tmp_path, change, message):
+def test_missing_or_invalid_entry_is_named_in_the_error(tmp_path, change, message):
     two, schedule = seven_members()[:2], OPTIMIZERS["adam"]
     state = Stack(MODEL, two, schedule).state_dict()
     change(state)

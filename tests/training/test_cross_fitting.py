@@ -1,4 +1,4 @@
-"""Cross-fitting: honest predictions, an epoch chosen on noisy labels, an ensemble of all rows."""
+"""Test cross-fitting: out-of-fold predictions, the choice of the epoch, and checkpoints."""
 
 from dataclasses import replace
 
@@ -31,8 +31,8 @@ def test_folds_are_seeded():
     assert not torch.equal(parts[0], _make_folds(103, 8, seed=4)[0])
 
 
-def test_a_row_is_judged_by_members_that_have_not_seen_it():
-    """To them it does not matter what its label is, to the bit; to all others it does."""
+def test_out_of_fold_members_do_not_depend_on_the_label_of_the_row():
+    """Changing a label changes all members but the one that leaves out its row."""
     rows = triplets(0, rows=240)
     other = rows.y.clone()
     other[17] += 10
@@ -40,14 +40,14 @@ def test_a_row_is_judged_by_members_that_have_not_seen_it():
         cross_fit(MODEL, Triplets(rows.x, y, rows.variance), replace(SCHEDULE, epochs=1))
         for y in (rows.y, other)
     )
-    (owner,) = (k for k, part in enumerate(_make_folds(240, 8, seed=0)) if 17 in part)
+    (left_out_by,) = (k for k, part in enumerate(_make_folds(240, 8, seed=0)) if 17 in part)
     same = (one.predict(rows.x) == two.predict(rows.x)).flatten(1).all(dim=1)
-    assert same.tolist() == [k == owner for k in range(8)]
+    assert same.tolist() == [k == left_out_by for k in range(8)]
     assert one.out_of_fold[17] == two.out_of_fold[17]
 
 
-def by_those_who_left_it_out(fitted, rows):
-    """Of eight members and four folds: the mean of the two that have not seen a row."""
+def mean_of_out_of_fold_members(fitted, rows):
+    """Return the mean prediction of the two of eight members that left out a row's fold."""
     each = fitted.predict(rows.x)
     expected = torch.full_like(rows.y, torch.nan)
     for fold, part in enumerate(_make_folds(len(rows), 4, seed=0)):
@@ -55,10 +55,10 @@ def by_those_who_left_it_out(fitted, rows):
     return expected
 
 
-def test_out_of_fold_predictions_are_those_of_the_modules():
+def test_out_of_fold_predictions_are_means_of_the_modules_predictions():
     rows = triplets(1, rows=203)
     fitted = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4, patience=9)
-    torch.testing.assert_close(fitted.out_of_fold, by_those_who_left_it_out(fitted, rows))
+    torch.testing.assert_close(fitted.out_of_fold, mean_of_out_of_fold_members(fitted, rows))
 
 
 def test_the_epoch_with_the_lowest_score_is_chosen():
@@ -66,11 +66,11 @@ def test_the_epoch_with_the_lowest_score_is_chosen():
     fitted = cross_fit(MODEL, rows, replace(SCHEDULE, epochs=40), learning_rate=0.03, patience=5)
     scores = fitted.scores
     assert scores.argmin() + 1 == fitted.epoch < 40
-    at, lowest = 0, np.inf  # the last score that was better by 1%
+    improved_at, target = 0, np.inf  # last epoch with an improvement, and the score that is one
     for epoch, score in enumerate(scores, start=1):
-        if score <= lowest:
-            at, lowest = epoch, score - 0.005 * abs(score)
-    assert len(scores) == at + 5
+        if score <= target:
+            improved_at, target = epoch, score - 0.005 * abs(score)
+    assert len(scores) == improved_at + 5
     scored = torch.cat(_make_folds(240, 8, seed=0))
     pred, y, variance = (t[scored] for t in (fitted.out_of_fold, rows.y, rows.variance))
     assert fitted.scores.min() == pytest.approx(HeldOutScore(y, variance)(pred), rel=1e-9)
@@ -79,8 +79,8 @@ def test_the_epoch_with_the_lowest_score_is_chosen():
     torch.testing.assert_close(shorter.predict(rows.x), fitted.predict(rows.x), rtol=0, atol=0)
 
 
-def test_the_score_is_the_error_to_labels_that_nobody_has_seen():
-    """Within its noise, though every label that it was computed from is noisy."""
+def test_score_estimates_the_error_to_the_true_labels():
+    """Compare the score, computed from noisy labels, with the true error, within its noise."""
     x = triplets(3, rows=4000).x
     noise = torch.Generator().manual_seed(5)
     variance = 0.05 + 2 * torch.rand(len(x), 1, generator=noise)
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_ensemble():
     assert not torch.equal(one.predict(rows.x), other.predict(rows.x))
 
 
-def test_no_two_members_of_any_seed_begin_alike():
+def test_members_of_all_seeds_have_different_seeds():
     rows = triplets(5, rows=120)
     parts = _make_folds(120, 4, seed=0)
     seeds = [
@@ -111,7 +111,7 @@ def test_no_two_members_of_any_seed_begin_alike():
     assert len(set(seeds)) == 24
 
 
-def test_without_variances_labels_are_clean():
+def test_labels_without_variances_are_taken_as_clean():
     rows = triplets(6, rows=120)
     fitted = cross_fit(MODEL, Triplets(rows.x, rows.y), SCHEDULE)
     scored = torch.cat(_make_folds(120, 8, seed=0))
@@ -120,7 +120,7 @@ def test_without_variances_labels_are_clean():
     assert fitted.tau2 == pytest.approx(plain, rel=1e-5)
 
 
-def test_several_labels_some_missing_and_importances():
+def test_several_outputs_with_missing_labels_and_sample_weights():
     rows = triplets(7, rows=160, outputs=2)
     y = rows.y.clone()
     y[::3, 1] = torch.nan
@@ -134,7 +134,7 @@ def test_several_labels_some_missing_and_importances():
     assert fitted.tau2 > 0
 
 
-def test_members_that_diverge_do_not_win():
+def test_divergence_of_all_members_raises():
     rows = triplets(8, rows=120)
     with pytest.raises(ValueError, match="smaller learning_rate; got 1e\\+30"):
         cross_fit(MODEL, rows, replace(SCHEDULE, averaging=None), learning_rate=1e30)
@@ -152,20 +152,20 @@ def test_members_that_diverge_do_not_win():
         ({"patience": 0}, "patience must be an integer >= 1; got 0"),
     ],
 )
-def test_what_cannot_be(options, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         cross_fit(MODEL, triplets(9, rows=120), SCHEDULE, **options)
 
 
-def test_the_score_is_that_of_the_whole_ensemble():
-    """Members that miss by chance, each for itself: more of them miss less."""
+def test_score_estimates_the_error_of_the_whole_ensemble():
+    """With independent errors of the members, an ensemble of more members has a lower error."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(8000, FEATURES, generator=generator)
-    common = 0.3 * torch.randn(8000, 1, generator=generator)  # what all members miss alike
+    common = 0.3 * torch.randn(8000, 1, generator=generator)  # error that all members share
     members = truth(x) + common + torch.randn(2, 8000, 1, generator=generator)
-    judge = _OutOfFoldScore(Triplets(x, truth(x)), _make_folds(8000, 8, seed=0), members=16)
-    assert judge.score(members) == pytest.approx(0.3**2 + 1 / 16, rel=0.1)
-    assert judge.score(members[:1]) == pytest.approx(0.3**2 + 1, rel=0.1)  # one says no more
+    score = _OutOfFoldScore(Triplets(x, truth(x)), _make_folds(8000, 8, seed=0), members=16)
+    assert score.score(members) == pytest.approx(0.3**2 + 1 / 16, rel=0.1)
+    assert score.score(members[:1]) == pytest.approx(0.3**2 + 1, rel=0.1)  # one has no known spread
 
 
 def held_out_rows():
@@ -176,8 +176,8 @@ def held_out_rows():
     return y, variance, f, g
 
 
-def test_labels_that_do_not_count_have_no_part_in_a_score():
-    """Neither their errors nor what a larger ensemble would gain there."""
+def test_ignored_labels_do_not_change_the_score():
+    """Neither their errors nor their expected gain by a larger ensemble have an effect."""
     y, variance, f, _ = held_out_rows()
     gain = torch.rand(400, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     weight = torch.ones(400, 2, dtype=torch.float64)
@@ -193,24 +193,24 @@ def test_labels_that_do_not_count_have_no_part_in_a_score():
     assert score(f, gain) == pytest.approx(sum(alone) / 2)
 
 
-def test_scores_of_two_epochs_differ_by_what_the_error_bars_do_not_change():
+def test_subtracted_variances_cancel_in_the_difference_of_two_scores():
     """The weights do not depend on the predictions, so that σ² cancels in a difference."""
     y, variance, f, g = (t[:, :1] for t in held_out_rows())
     score = HeldOutScore(y, variance)
     epsilon = 0.1 * biv.metrics.label_variance(y, variance)
     w = 1 / (variance + epsilon)
-    apart = (w * ((f - y).square() - (g - y).square())).sum() / w.sum()
-    assert score(f) - score(g) == pytest.approx(apart.item())
+    expected_difference = (w * ((f - y).square() - (g - y).square())).sum() / w.sum()
+    assert score(f) - score(g) == pytest.approx(expected_difference.item())
     assert score(f.fill_(torch.inf)) == float("inf")
 
 
-def test_one_label_and_equal_labels_have_a_score():
+def test_score_of_one_label_and_of_equal_labels():
     assert HeldOutScore(torch.ones(1, 1), torch.ones(1, 1))(torch.zeros(1, 1)) == 0.0
     assert HeldOutScore(torch.ones(3, 1), None)(torch.zeros(3, 1)) == 1.0
 
 
-def test_networks_that_cannot_be_stacked_are_trained_one_by_one(monkeypatch):
-    """To the same end, as far as rounding lets them."""
+def test_networks_that_cannot_be_stacked_are_trained_one_after_another(monkeypatch):
+    """The result is that of a stack, up to rounding."""
     rows = triplets(11, rows=203)
     stacked = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
     monkeypatch.setattr(ensembles, "can_be_stacked", lambda _: False)
@@ -221,7 +221,7 @@ def test_networks_that_cannot_be_stacked_are_trained_one_by_one(monkeypatch):
     assert not any(module.training for module in single.modules)
 
 
-def test_many_rows_are_predicted_some_at_a_time(monkeypatch):
+def test_predictions_in_chunks_are_the_same(monkeypatch):
     fitted = cross_fit(MODEL, triplets(12, rows=120), SCHEDULE)
     x = triplets(13, rows=100).x
     whole = fitted.predict(x)
@@ -229,25 +229,25 @@ def test_many_rows_are_predicted_some_at_a_time(monkeypatch):
     torch.testing.assert_close(fitted.predict(x), whole)
 
 
-def test_of_many_rows_some_are_judged_and_all_are_predicted(monkeypatch):
+def test_large_tables_are_scored_on_a_sample_and_predicted_completely(monkeypatch):
     rows = triplets(14, rows=403)
     whole = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
     monkeypatch.setattr(cross_fitting, "SCORED_ROWS", 100)
     some = cross_fit(MODEL, rows, SCHEDULE, members=8, folds=4)
-    judge = _OutOfFoldScore(rows, _make_folds(403, 4, seed=0), members=8)
-    assert 70 <= len(judge.y) <= 100
+    score = _OutOfFoldScore(rows, _make_folds(403, 4, seed=0), members=8)
+    assert 70 <= len(score.y) <= 100
     np.testing.assert_allclose(some.scores, whole.scores, rtol=0.3)
     assert not np.array_equal(some.scores, whole.scores)
-    torch.testing.assert_close(some.out_of_fold, by_those_who_left_it_out(some, rows))
+    torch.testing.assert_close(some.out_of_fold, mean_of_out_of_fold_members(some, rows))
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_interrupted_and_resumed_to_the_same_bits(seconds, tmp_path):
+def test_interrupted_training_resumes_exactly(seconds, tmp_path):
     rows, path = triplets(15, rows=203), tmp_path / "fit.pt"
     options = {"members": 8, "folds": 4, "patience": 2}
     schedule = replace(SCHEDULE, epochs=20)
     straight = cross_fit(MODEL, rows, schedule, learning_rate=0.03, **options)
-    assert 3 < len(straight.scores) < 20  # it stopped by itself
+    assert 3 < len(straight.scores) < 20  # early stopping ended the training
 
     def interrupt(stack):
         if stack.epoch == 3:
@@ -260,8 +260,8 @@ def test_interrupted_and_resumed_to_the_same_bits(seconds, tmp_path):
     resumed = cross_fit(
         MODEL, rows, schedule, after_epoch=lambda stack: epochs.append(stack.epoch), **options
     )
-    again = cross_fit(MODEL, rows, schedule, **options)  # there is nothing left to do
-    assert (epochs[0], epochs[-1]) == (3, len(straight.scores))  # the third was not whole
+    again = cross_fit(MODEL, rows, schedule, **options)  # the training is already complete
+    assert (epochs[0], epochs[-1]) == (3, len(straight.scores))  # the third epoch is repeated
     for other in (resumed, again):
         assert other.epoch == straight.epoch
         assert np.array_equal(other.scores, straight.scores)
@@ -269,7 +269,7 @@ def test_interrupted_and_resumed_to_the_same_bits(seconds, tmp_path):
         assert torch.equal(other.predict(rows.x), straight.predict(rows.x))
 
 
-def test_a_checkpoint_is_of_one_ensemble(tmp_path):
+def test_checkpoint_of_another_ensemble_is_rejected(tmp_path):
     from biv.training import train_stack
 
     rows, path = triplets(16, rows=120), tmp_path / "fit.pt"
@@ -283,7 +283,7 @@ def test_a_checkpoint_is_of_one_ensemble(tmp_path):
         cross_fit(MODEL, rows, SCHEDULE, checkpoint=other)
 
 
-def test_what_cannot_be_stacked_has_no_checkpoint(tmp_path, monkeypatch):
+def test_checkpoint_requires_networks_that_can_be_stacked(tmp_path, monkeypatch):
     monkeypatch.setattr(ensembles, "can_be_stacked", lambda _: False)
     with pytest.raises(
         ValueError, match="checkpoint must be None for networks that cannot be stacked"

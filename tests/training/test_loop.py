@@ -1,4 +1,4 @@
-"""One network at a time: accumulation, precision, checkpoints, and what a test leaves alone."""
+"""Test the training of one network: accumulation, precision, evaluation and checkpoints."""
 
 from dataclasses import replace
 
@@ -30,8 +30,8 @@ def faces(rows=12, size=32, seed=0):
     return Triplets(images.permute(0, 3, 1, 2), y, variance)
 
 
-def small(member):
-    """A network for images that is trained in a moment, with batch statistics as ResNet has."""
+def small_network(member):
+    """Return a network for images that trains quickly and has batch normalisation."""
     generator = member.generators()[0]
     network = nn.Sequential(
         nn.Conv2d(3, 4, 5, stride=4), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(196, 1)
@@ -85,25 +85,25 @@ def test_accumulated_gradients_are_those_of_the_batch(loss, micro):
     torch.testing.assert_close(parts[1], whole[1], rtol=1e-10, atol=1e-12)
 
 
-def test_normalising_each_part_by_itself_would_be_another_loss():
+def test_normalising_each_micro_batch_alone_gives_another_loss():
     member = Member(tables(), loss=biv.BIVLoss(0.01))
     loop = Loop(network_of(member), member, Schedule(batch_size=16), Compute(micro_batch=4))
     rows = torch.arange(16)
-    found = loop._backward(rows)
+    loss = loop._backward(rows)
     train = member.train
     losses = [
         member.loss(loop.model(train.x[part]), train.y[part], train.variance[part]).item()
         for part in torch.split(rows, 4)
     ]
-    assert abs(found - np.mean(losses)) > 0.01 * abs(found)
+    assert abs(loss - np.mean(losses)) > 0.01 * abs(loss)
 
 
 def test_gradients_of_a_network_for_images_add_up_in_evaluation_mode():
-    """With batch statistics fixed, micro-batches give the gradient of the batch there, too."""
+    """With fixed batch statistics, micro-batches give the gradient of the batch."""
     member = Member(faces())
     gradients = []
     for micro in (None, 5):
-        network = small(member)
+        network = small_network(member)
         loop = Loop(network, member, Schedule(batch_size=12), Compute(micro_batch=micro))
         network.eval()
         loop._backward(torch.arange(12))
@@ -114,24 +114,26 @@ def test_gradients_of_a_network_for_images_add_up_in_evaluation_mode():
 # Rows, modes and precision.
 
 
-def test_images_are_not_copied_and_only_the_rows_named_are_learned_from():
+def test_images_are_not_copied_and_only_the_given_rows_are_used():
     pixels = np.random.default_rng(0).integers(0, 256, (9, 3, 32, 32), dtype=np.uint8)
     pixels.flags.writeable = False
     y = np.arange(9.0)
-    y[6:] = np.nan  # of others than the rows
+    y[6:] = np.nan  # rows that are not trained on
     member = Member(Triplets(pixels, y, np.ones(9)), rows=np.arange(6))
     assert member.train.x.numpy().base is pixels or np.shares_memory(member.train.x, pixels)
     assert member.train.y.dtype == torch.float32
-    history = train_module(small(member), member, Schedule(epochs=2, batch_size=6), progress=False)
+    history = train_module(
+        small_network(member), member, Schedule(epochs=2, batch_size=6), progress=False
+    )
     np.testing.assert_allclose(history.effective_batch_size, 6.0)
     assert repr(member.train).startswith("Triplets(9 rows, 3×32×32 features, 1 labels each")
 
 
-def test_a_test_is_in_evaluation_mode_and_changes_nothing():
+def test_evaluation_uses_evaluation_mode_and_does_not_change_training():
     train, test = faces(), replace(faces(seed=1), variance=None)
     schedule = Schedule(epochs=2, batch_size=5, test_every=2)
     plain, tested = Member(train), Member(train, test)
-    networks = [small(plain), small(tested)]
+    networks = [small_network(plain), small_network(tested)]
     histories = [
         train_module(network, member, schedule, progress=False)
         for network, member in zip(networks, (plain, tested), strict=True)
@@ -156,7 +158,7 @@ def test_bfloat16_is_close_and_its_loss_is_in_full_precision():
 
     half = replace(member, loss=Watched())
     schedule = Schedule(epochs=1, batch_size=12)
-    networks = small(member), small(member)
+    networks = small_network(member), small_network(member)
     full = train_module(networks[0], member, schedule, progress=False)
     less = train_module(networks[1], half, schedule, compute=Compute(bfloat16=True), progress=False)
     assert seen == [torch.float32]
@@ -172,20 +174,20 @@ def test_bfloat16_is_close_and_its_loss_is_in_full_precision():
         ({"device": "abacus"}, ValueError, "device must be one that torch can use; got 'abacus'"),
     ],
 )
-def test_what_cannot_be_computed_on(settings, error, message):
+def test_invalid_compute_settings_raise(settings, error, message):
     with pytest.raises(error, match=message):
         Compute(**settings)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_an_error_and_left_open_is_the_cpu():
+def test_missing_gpu_raises_and_default_device_is_then_the_cpu():
     with pytest.raises(ValueError, match="got 'cuda': torch finds no GPU"):
         Compute(device="cuda")
     assert Compute(device=None).place == torch.device("cpu")
 
 
 @pytest.mark.parametrize("factor", [30.0, 0.03])
-def test_labels_that_nobody_scaled_are_said(factor):
+def test_unscaled_labels_warn(factor):
     rows = tables()
     member = Member(Triplets(rows.x, rows.y * factor, rows.variance * factor**2))
     with pytest.warns(
@@ -195,7 +197,7 @@ def test_labels_that_nobody_scaled_are_said(factor):
         train_module(network_of(member), member, Schedule(epochs=1), progress=False)
 
 
-def test_bytes_are_images_or_nothing():
+def test_bytes_must_have_the_shape_of_images():
     for shape in ((5, 8, 8), (5, 1, 8, 8, 2)):
         with pytest.raises((TypeError, ValueError), match="x must"):
             Triplets(torch.zeros(shape, dtype=torch.uint8), torch.zeros(5))
@@ -203,10 +205,10 @@ def test_bytes_are_images_or_nothing():
     assert np.array_equal(Triplets(turned, np.zeros(2)).x, turned)
 
 
-def test_averages_go_with_their_statistics():
-    """Of batch normalisation: as they were in the time that the parameters are an average of."""
+def test_running_statistics_are_averaged_with_the_parameters():
+    """Test running statistics of batch normalisation over the steps that are averaged."""
     member = Member(faces())
-    network = small(member)
+    network = small_network(member)
     loop = Loop(network, member, Schedule(epochs=3, batch_size=4, averaging=0.0))
     seen = []
     for _ in range(9):
@@ -218,7 +220,7 @@ def test_averages_go_with_their_statistics():
     assert network[1][1].num_batches_tracked == 9
 
 
-def test_a_module_may_keep_what_is_no_tensor(tmp_path):
+def test_a_module_may_have_extra_state_that_is_not_a_tensor(tmp_path):
     class Keeping(nn.Linear):
         def get_extra_state(self):
             return {"seen": 3}
@@ -234,7 +236,7 @@ def test_a_module_may_keep_what_is_no_tensor(tmp_path):
         train_module(network, member, Schedule(epochs=1), checkpoint=tmp_path / "c", progress=False)
 
 
-def test_a_stack_is_for_tables():
+def test_a_stack_rejects_images():
     from biv.training import train_stack
 
     with pytest.raises(ValueError, match="got images. Train them with train_module"):
@@ -244,16 +246,16 @@ def test_a_stack_is_for_tables():
 # Checkpoints.
 
 
-class StoppedError(Exception):
+class InterruptedTrainingError(Exception):
     pass
 
 
-def stop_after(loop_class, monkeypatch, steps):
+def interrupt_after(loop_class, monkeypatch, steps):
     train = loop_class._train
 
     def interrupted(self, rows):
         if self.step == steps:
-            raise StoppedError
+            raise InterruptedTrainingError
         return train(self, rows)
 
     monkeypatch.setattr(loop_class, "_train", interrupted)
@@ -269,14 +271,14 @@ def stop_after(loop_class, monkeypatch, steps):
     ],
 )
 @pytest.mark.parametrize("steps", [0, 4, 7])
-def test_what_is_resumed_ends_to_the_bit_as_if_it_had_not_stopped(
+def test_resumed_training_is_bit_identical_to_an_uninterrupted_one(
     tmp_path, monkeypatch, schedule, compute, steps
 ):
     member = Member(faces(), Triplets(faces(seed=1).x, faces(seed=1).y), loss=biv.BIVLoss())
 
     def dropping():
-        torch.manual_seed(3)  # the dropout's
-        return nn.Sequential(nn.Dropout2d(0.2), small(member)[1])
+        torch.manual_seed(3)  # for dropout
+        return nn.Sequential(nn.Dropout2d(0.2), small_network(member)[1])
 
     class Floats(nn.Module):
         def __init__(self):
@@ -287,37 +289,37 @@ def test_what_is_resumed_ends_to_the_bit_as_if_it_had_not_stopped(
             return self.inner(images.float() / 128 - 1)
 
     settings = {"compute": compute, "progress": False}
-    whole, parts = Floats(), None
+    whole = Floats()
     expected = train_module(whole, member, schedule, **settings)
     with monkeypatch.context() as patch:
-        stop_after(Loop, patch, steps)
-        with pytest.raises(StoppedError):
+        interrupt_after(Loop, patch, steps)
+        with pytest.raises(InterruptedTrainingError):
             train_module(Floats(), member, schedule, checkpoint=tmp_path / "c", **settings)
-    torch.manual_seed(99)  # another process
+    torch.manual_seed(99)  # as in another process
     parts = Floats()
     torch.manual_seed(98)
-    found = train_module(parts, member, schedule, checkpoint=tmp_path / "c", **settings)
+    resumed = train_module(parts, member, schedule, checkpoint=tmp_path / "c", **settings)
     assert torch.equal(parameters(whole), parameters(parts))
     for name in ("train_loss", "effective_batch_size", "test_loss", "test_step"):
-        assert np.array_equal(getattr(expected, name), getattr(found, name)), name
+        assert np.array_equal(getattr(expected, name), getattr(resumed, name)), name
 
 
-def test_a_training_that_is_done_is_not_done_again(tmp_path, monkeypatch):
+def test_a_finished_training_is_not_repeated(tmp_path, monkeypatch):
     member, schedule = Member(faces()), Schedule(epochs=2, batch_size=6)
-    first, again = small(member), small(member)
+    first, again = small_network(member), small_network(member)
     train_module(first, member, schedule, checkpoint=tmp_path / "c", progress=False)
-    stop_after(Loop, monkeypatch, 4)
+    interrupt_after(Loop, monkeypatch, 4)
     train_module(again, member, schedule, checkpoint=tmp_path / "c", progress=False)
     assert torch.equal(parameters(first), parameters(again))
 
 
-def test_more_epochs_go_on_from_a_shorter_training(tmp_path):
+def test_a_shorter_training_can_be_extended(tmp_path):
     member, schedule = Member(faces()), Schedule(epochs=3, batch_size=6, test_every=2)
-    once, twice = small(member), small(member)
+    once, twice = small_network(member), small_network(member)
     whole = train_module(once, member, schedule, progress=False)
     for epochs in (1, 3):
-        twice = small(member)
-        found = train_module(
+        twice = small_network(member)
+        resumed = train_module(
             twice,
             member,
             replace(schedule, epochs=epochs),
@@ -325,11 +327,11 @@ def test_more_epochs_go_on_from_a_shorter_training(tmp_path):
             progress=False,
         )
     assert torch.equal(parameters(once), parameters(twice))
-    assert np.array_equal(whole.train_loss, found.train_loss)
+    assert np.array_equal(whole.train_loss, resumed.train_loss)
 
 
 @pytest.mark.parametrize(
-    ("change", "differs"),
+    ("change", "difference"),
     [
         ({"member": {"learning_rate": 0.1}}, "the learning rate of member 0"),
         ({"member": {"seed": 5}}, "the seeds of member 0"),
@@ -340,22 +342,22 @@ def test_more_epochs_go_on_from_a_shorter_training(tmp_path):
         ({"compute": {"bfloat16": True}}, "the precision"),
     ],
 )
-def test_a_checkpoint_of_another_training_is_an_error(tmp_path, change, differs):
+def test_a_checkpoint_of_another_training_is_an_error(tmp_path, change, difference):
     member, schedule, compute = Member(faces()), Schedule(epochs=1, batch_size=6), Compute()
     settings = {"checkpoint": tmp_path / "c", "progress": False}
-    train_module(small(member), member, schedule, compute=compute, **settings)
+    train_module(small_network(member), member, schedule, compute=compute, **settings)
     before = (tmp_path / "c").read_bytes()
     member = replace(member, **change.get("member", {}))
     schedule = replace(schedule, **change.get("schedule", {}))
     compute = replace(compute, **change.get("compute", {}))
-    with pytest.raises(ValueError, match=f"differs in {differs}. Move the file away"):
-        train_module(small(member), member, schedule, compute=compute, **settings)
+    with pytest.raises(ValueError, match=f"differs in {difference}. Move the file away"):
+        train_module(small_network(member), member, schedule, compute=compute, **settings)
     assert (tmp_path / "c").read_bytes() == before
 
 
-def test_a_state_between_epochs_only():
+def test_state_dict_within_an_epoch_raises():
     member = Member(faces())
-    loop = Loop(small(member), member, Schedule(epochs=1, batch_size=6))
+    loop = Loop(small_network(member), member, Schedule(epochs=1, batch_size=6))
     loop._train(torch.arange(6))
     with pytest.raises(
         ValueError, match="at the end of an epoch, after a multiple of 2 steps; got 1 steps"
@@ -367,39 +369,39 @@ def test_a_state_between_epochs_only():
     ("values", "finite"),
     [([1.0, 2.0], True), ([3e38, 3e38], True), ([1.0, np.nan], False), ([np.inf, -np.inf], False)],
 )
-def test_large_is_not_yet_infinite(values, finite):
+def test_all_finite_accepts_large_values(values, finite):
     layer = nn.Linear(2, 1, bias=False)
     layer.weight.data = torch.tensor([values])
     assert all_finite(layer, torch.optim.SGD(layer.parameters())) == finite
 
 
-def test_a_diverged_training_stays_so(tmp_path):
+def test_a_diverged_training_stays_diverged_when_resumed(tmp_path):
     member = Member(faces(), learning_rate=1e30)
     settings = {"checkpoint": tmp_path / "c", "progress": False}
     schedule = Schedule(epochs=3, batch_size=6)
     with pytest.warns(
         UserWarning, match=r"diverged at step \d: .*Choose a learning_rate below 1e\+30"
     ):
-        first = train_module(small(member), member, schedule, **settings)
+        first = train_module(small_network(member), member, schedule, **settings)
     with pytest.warns(UserWarning, match="diverged"):
-        again = train_module(small(member), member, schedule, **settings)
+        again = train_module(small_network(member), member, schedule, **settings)
     assert first.diverged_at == again.diverged_at
     assert first.diverged_at is not None
     assert np.array_equal(first.train_loss, again.train_loss, equal_nan=True)
     assert load_checkpoint(tmp_path / "c")["diverged_at"] == first.diverged_at
 
 
-def test_a_checkpoint_brings_its_parameters_and_micro_batches_may_change(tmp_path, monkeypatch):
-    """A network that was not seeded goes on, and so does one that had too little memory."""
+def test_checkpoint_replaces_parameters_and_micro_batches_may_change(tmp_path, monkeypatch):
+    """A network without a seed can be resumed, and so can one that ran out of memory."""
     member, schedule = Member(faces()), Schedule(epochs=3, batch_size=6)
     settings = {"checkpoint": tmp_path / "c", "progress": False}
     with monkeypatch.context() as patch:
-        stop_after(Loop, patch, 4)
-        with pytest.raises(StoppedError):
-            train_module(small(member), member, schedule, **settings)
-    other = small(replace(member, seed=77))
+        interrupt_after(Loop, patch, 4)
+        with pytest.raises(InterruptedTrainingError):
+            train_module(small_network(member), member, schedule, **settings)
+    other = small_network(replace(member, seed=77))
     train_module(other, member, schedule, **settings)
-    whole = small(member)
+    whole = small_network(member)
     train_module(whole, member, schedule, progress=False)
     assert torch.equal(parameters(other), parameters(whole))
     longer = replace(schedule, epochs=4)
@@ -407,7 +409,7 @@ def test_a_checkpoint_brings_its_parameters_and_micro_batches_may_change(tmp_pat
 
 
 @pytest.mark.parametrize(("rows", "micro"), [(9, None), (9, 8), (8, 3), (7, 3)])
-def test_no_batch_statistics_are_taken_of_a_single_row(rows, micro):
+def test_batch_statistics_are_never_of_a_single_row(rows, micro):
     member = Member(faces(rows=rows))
     network = nn.Sequential(
         Pixels(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(3), nn.Linear(3, 1)
@@ -420,7 +422,7 @@ def test_no_batch_statistics_are_taken_of_a_single_row(rows, micro):
     )
     plain = nn.Sequential(Pixels(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 1))
     steps = len(train_module(plain, member, schedule, compute=compute, progress=False).train_loss)
-    assert steps == -(-rows // 8)  # which a network without them learns from
+    assert steps == -(-rows // 8)  # without batch normalisation, a single row is trained on
 
 
 @pytest.mark.slow
@@ -430,8 +432,8 @@ def test_resnet_resumes_to_the_bit(tmp_path, monkeypatch):
     networks = [ResNet18()(member.generators()[0]) for _ in range(3)]
     train_module(networks[0], member, schedule, progress=False)
     with monkeypatch.context() as patch:
-        stop_after(Loop, patch, 3)
-        with pytest.raises(StoppedError):
+        interrupt_after(Loop, patch, 3)
+        with pytest.raises(InterruptedTrainingError):
             train_module(networks[1], member, schedule, checkpoint=tmp_path / "c", progress=False)
     train_module(networks[2], member, schedule, checkpoint=tmp_path / "c", progress=False)
     assert torch.equal(parameters(networks[0]), parameters(networks[2]))

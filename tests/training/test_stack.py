@@ -1,4 +1,4 @@
-"""The stacked engine against the readable loop, and against itself in other company."""
+"""Test that stacked training equals the reference loop, and that members are independent."""
 
 import math
 import subprocess
@@ -42,14 +42,14 @@ SCHEDULES = {
         epochs=4, batch_size=256, optimizer="sgd", momentum=0.9, weight_decay=0.01
     ),
     "averaged": Schedule(epochs=4, batch_size=51, optimizer="adamw", averaging=3, test_every=4),
-    "some rows an epoch": Schedule(epochs=4, batch_size=51, epoch_rows=170),
+    "some rows per epoch": Schedule(epochs=4, batch_size=51, epoch_rows=170),
 }
 
 
 @EACH_MODEL
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-def test_a_member_does_not_notice_its_company(model, schedule):
-    """Alone, among seven, in another order, in a stack of three: not a bit of difference."""
+def test_a_member_is_independent_of_the_rest_of_the_stack(model, schedule):
+    """Alone, among seven, in another order or in a stack of three, the results are identical."""
     members = seven_members()
     seven = train_stack(model, members, schedule)
     reversed_ = train_stack(model, members[::-1], schedule)[::-1]
@@ -62,8 +62,8 @@ def test_a_member_does_not_notice_its_company(model, schedule):
         assert_same_bits(train_stack(model, [member], schedule)[0], trained)
 
 
-def test_members_may_share_a_table_and_learn_from_some_of_its_rows():
-    """As from a table with those rows alone: in the stack to the bit, and in the readable loop."""
+def test_members_may_train_on_different_rows_of_one_table():
+    """Selected rows give the same bits as a table of only those rows, in stack and loop."""
     table, schedule, some = triplets(3), SCHEDULES["adam"], torch.arange(5, 300, 2)
     alone = Triplets(table.x[some], table.y[some], table.variance[some])
     members = [Member(table, rows=some), Member(table, rows=some - 1), Member(alone)]
@@ -81,12 +81,12 @@ def test_members_may_share_a_table_and_learn_from_some_of_its_rows():
     [(torch.tensor([0, 300]), ValueError), (torch.tensor([-1]), ValueError), ([0, 1], TypeError),
      (torch.tensor([0.0]), TypeError), (torch.empty(0, dtype=torch.int64), ValueError)],
 )  # fmt: skip
-def test_rows_must_be_of_the_table(rows, error):
+def test_invalid_row_indices_raise(rows, error):
     with pytest.raises(error):
         Member(triplets(3), rows=rows)
 
 
-def test_a_diverged_member_does_not_notice_its_company_either():
+def test_a_diverged_member_is_independent_of_the_rest_of_the_stack():
     members = seven_members()
     wild = replace(members[2], learning_rate=1e18)
     schedule = Schedule(epochs=6, batch_size=64, test_every=3)
@@ -99,8 +99,8 @@ def test_a_diverged_member_does_not_notice_its_company_either():
         assert getattr(history, name).shape == getattr(alone.history, name).shape
 
 
-def test_threads_make_no_difference_and_are_restored():
-    """Products in float64 and long sums are cut up otherwise by several threads."""
+def test_threads_of_the_caller_make_no_difference_and_are_restored():
+    """Several threads would divide products in float64 and long sums differently."""
     big = MLP(FEATURES, (300,), 1)
     rows, test = triplets(0, dtype=torch.float64), clean_rows(1, rows=40_000, dtype=torch.float64)
     other = clean_rows(2, rows=40_000, dtype=torch.float64)
@@ -112,17 +112,17 @@ def test_threads_make_no_difference_and_are_restored():
         for position in (0, 6):
             assert_same_bits(train_stack(big, [members[position]], schedule)[0], whole[position])
         assert torch.get_num_threads() == 4
-        found = Stack(big, members, schedule).predict(test.x)
+        pred = Stack(big, members, schedule).predict(test.x)
         assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(1)
-    assert torch.equal(found, Stack(big, members, schedule).predict(test.x))
+    assert torch.equal(pred, Stack(big, members, schedule).predict(test.x))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
-def test_company_at_the_paper_s_size(threads):
-    """The same on bike data, in a stack of several blocks, with one thread or two."""
+def test_members_are_independent_at_the_size_of_the_paper(threads):
+    """Test bike data in a stack of several blocks, with one thread or two."""
     code = f"""
 import torch, biv
 from biv.models import MLP
@@ -157,8 +157,8 @@ assert_same_bits(train_stack(MLP(19), [members[9]], schedule)[0], whole[9])
 @EACH_MODEL
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-11)])
-def test_ten_steps_are_those_of_the_readable_loop(model, schedule, dtype, tolerance):
-    """Losses, effective sizes, test errors and every parameter, after ten steps."""
+def test_ten_steps_equal_the_reference_loop(model, schedule, dtype, tolerance):
+    """Compare losses, effective sizes, test errors and every parameter after ten steps."""
     ten = replace(schedule, epochs=math.ceil(10 / schedule.steps_per_epoch(300)))
     for member, trained in zip(
         members := seven_members(dtype), train_stack(model, members, ten), strict=True
@@ -170,9 +170,9 @@ def test_ten_steps_are_those_of_the_readable_loop(model, schedule, dtype, tolera
             np.testing.assert_allclose(
                 getattr(trained.history, name), getattr(history, name), tolerance, tolerance
             )
-        own = network.state_dict()
+        reference = network.state_dict()
         for name, value in trained.module.state_dict().items():
-            torch.testing.assert_close(value, own[name], rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(value, reference[name], rtol=tolerance, atol=tolerance)
 
 
 OPTIMIZERS = {
@@ -184,8 +184,8 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_readable_loop_is_what_anyone_would_write(name):
-    """Torch's optimisers, called here by their own names; orders drawn from the order's seed."""
+def test_the_reference_loop_equals_a_handwritten_one(name):
+    """The handwritten loop uses torch's optimizers, and draws orders from `order_seed`."""
     schedule, rows = SCHEDULES[name], triplets(0)
     member = Member(rows, None, biv.BIVLoss(), learning_rate=0.003, seed=5, order_seed=6)
     network = MODELS["mlp"](torch.Generator().manual_seed(5))
@@ -206,8 +206,8 @@ def test_the_readable_loop_is_what_anyone_would_write(name):
         assert torch.equal(one, other)
 
 
-def test_the_readable_loop_trains_and_tests_in_the_right_mode():
-    """Any module will do, one with dropout say, which must be silent while it is tested."""
+def test_the_reference_loop_sets_training_and_evaluation_mode():
+    """A module may have dropout, which must be off while it is tested."""
     modes = []
 
     class Watched(torch.nn.Linear):
@@ -224,8 +224,8 @@ def test_the_readable_loop_trains_and_tests_in_the_right_mode():
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_labels_of_every_kind(loss):
-    """Two outputs, missing labels, ignored ones, importances: as in the readable loop."""
+def test_missing_and_ignored_labels_and_sample_weights(loss):
+    """Compare with the reference loop, with two outputs."""
     rows = triplets(0, outputs=2, dtype=torch.float64)
     y, variance = rows.y.clone(), rows.variance.clone()
     y[::7, 0], variance[::5, 1] = torch.nan, torch.inf
@@ -246,8 +246,8 @@ def test_labels_of_every_kind(loss):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
-def test_what_does_not_count_may_be_outside_a_loss_s_domain():
-    """A loss with a logarithm of the prediction, negative where a label is missing."""
+def test_ignored_labels_may_be_outside_the_domain_of_the_loss():
+    """The loss has a logarithm of the prediction, which is negative for a missing label."""
     pred = torch.tensor([[[2.0, -3.0]], [[-1.0, 4.0]]])
     share = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     batch = StackBatch(torch.zeros(2, 2), torch.ones(2, 1, 2), share, torch.ones(2))
@@ -257,31 +257,31 @@ def test_what_does_not_count_may_be_outside_a_loss_s_domain():
     torch.testing.assert_close(gradient, torch.tensor([[[0.5, 0.0]], [[0.0, 0.75]]]))
 
 
-def test_members_share_the_features_they_were_given_together():
+def test_members_share_the_features_of_one_tensor():
     rows = triplets(0)
     noisier = Triplets(rows.x, rows.y + 1, rows.variance)
-    own = Triplets(rows.x.clone(), rows.y)
-    members = [Member(rows), Member(noisier), Member(own, loss=biv.L2Loss())]
+    copied = Triplets(rows.x.clone(), rows.y)
+    members = [Member(rows), Member(noisier), Member(copied, loss=biv.L2Loss())]
     assert len(Stack(MODELS["mlp"], members, Schedule())._batches.pool) == 600 + 1
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-def test_a_batch_with_nothing_left_changes_nothing(schedule):
-    """Batches of two rows, of which a cutoff keeps few: weight decay and momentum wait too."""
+def test_a_batch_without_positive_weights_changes_nothing(schedule):
+    """A cutoff keeps few rows of batches of two; weight decay and momentum are skipped too."""
     rows = triplets(0, rows=40, dtype=torch.float64)
     member = Member(rows, None, biv.CutoffLoss(0.2), learning_rate=0.01)
     few = replace(schedule, batch_size=2, epochs=3)
     neighbour = Member(triplets(1, rows=40, dtype=torch.float64), None, biv.L2Loss(), seed=1)
     model = MODELS["mlp"]
     trained = train_stack(model, [member, neighbour], few)
-    for one, own in zip((member, neighbour), trained, strict=True):
+    for one, result in zip((member, neighbour), trained, strict=True):
         network = model(one.generators()[0]).double()
         history = train_reference(network, one, few)
         for name in CURVES:
             np.testing.assert_allclose(
-                getattr(own.history, name), getattr(history, name), 1e-9, 1e-12
+                getattr(result.history, name), getattr(history, name), 1e-9, 1e-12
             )
-        for a, b in zip(network.parameters(), own.module.parameters(), strict=True):
+        for a, b in zip(network.parameters(), result.module.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
     empty = trained[0].history.effective_batch_size == 0
     assert 10 < empty.sum() < 50
@@ -289,8 +289,8 @@ def test_a_batch_with_nothing_left_changes_nothing(schedule):
     assert (trained[1].history.effective_batch_size == 2).all()
 
 
-def test_a_first_batch_with_nothing_left_beside_one_that_has():
-    """Torch's fused SGD does not take a momentum that has begun beside one that has not."""
+def test_a_first_batch_without_positive_weights_in_some_members():
+    """Torch's fused SGD does not support a momentum that exists for some parameters only."""
     rows = triplets(0, rows=8, dtype=torch.float64)
     variance = torch.full_like(rows.variance, torch.inf)
     variance[3] = 1.0
@@ -299,16 +299,17 @@ def test_a_first_batch_with_nothing_left_beside_one_that_has():
         for seed, v in enumerate((variance, rows.variance, variance))
     ]
     schedule = Schedule(epochs=3, batch_size=2, optimizer="sgd", momentum=0.9)
-    for member, own in zip(members, train_stack(MODELS["mlp"], members, schedule), strict=True):
+    results = train_stack(MODELS["mlp"], members, schedule)
+    for member, result in zip(members, results, strict=True):
         network = MODELS["mlp"](member.generators()[0]).double()
         history = train_reference(network, member, schedule)
-        np.testing.assert_allclose(own.history.train_loss, history.train_loss, 1e-10)
-        for one, other in zip(network.parameters(), own.module.parameters(), strict=True):
+        np.testing.assert_allclose(result.history.train_loss, history.train_loss, 1e-10)
+        for one, other in zip(network.parameters(), result.module.parameters(), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
-def test_an_empty_batch_leaves_the_optimiser_alone():
-    """Seen from inside: the step count and the moments of that member, and nobody else's."""
+def test_a_batch_without_positive_weights_leaves_the_optimizer_state_unchanged():
+    """Check the number of updates of that member and of its neighbour."""
     rows = triplets(0, rows=32)
     variance = torch.full_like(rows.variance, torch.inf)
     variance[:4] = 1.0
@@ -322,7 +323,7 @@ def test_an_empty_batch_leaves_the_optimiser_alone():
 
 
 def overflowing(member):
-    """One label so sure of itself that the square of its gradient is infinite; the loss is not."""
+    """Give one label so small a variance that its squared gradient overflows, but not the loss."""
     variance = member.train.variance.clone()
     variance[5] = 1e-25
     train = Triplets(member.train.x, member.train.y, variance)
@@ -352,14 +353,14 @@ def test_a_member_that_diverges_is_frozen_and_marked(diverging):
     assert np.isnan(history.test_loss[history.diverged_at - 1 :]).all()
     network = MODELS["mlp"](members[2].generators()[0])
     assert train_reference(network, members[2], schedule).diverged_at == history.diverged_at
-    # Frozen: where it stood at that step, it stands at the end.
+    # Frozen: its parameters at the end are those of the step at which it diverged.
     shorter = replace(schedule, epochs=math.ceil(history.diverged_at / 5))
     then = train_stack(MODELS["mlp"], members, shorter)[2].module
     for now, before in zip(trained[2].module.parameters(), then.parameters(), strict=True):
         torch.testing.assert_close(now, before, rtol=0, atol=0, equal_nan=True)
 
 
-OVERFLOWING = {
+OVERFLOWS = {
     "weight decay, a moment": ({}, {"weight_decay": 1e25}),
     "the last step": (
         {"learning_rate": 1e37},
@@ -369,9 +370,9 @@ OVERFLOWING = {
 }
 
 
-@pytest.mark.parametrize(("member", "schedule"), OVERFLOWING.values(), ids=OVERFLOWING)
-def test_whatever_overflows_is_noticed(member, schedule):
-    """Parameters and moments, also where no gradient is large and no later loss would tell."""
+@pytest.mark.parametrize(("member", "schedule"), OVERFLOWS.values(), ids=OVERFLOWS)
+def test_every_overflow_counts_as_divergence(member, schedule):
+    """Test parameters and moments that overflow without a large gradient or a later loss."""
     rows = triplets(0)
     wild = Member(Triplets(rows.x, 1e3 * rows.y, rows.variance), None, biv.L2Loss(), **member)
     settings = Schedule(**{"epochs": 2, "batch_size": 64, **schedule})
@@ -381,8 +382,8 @@ def test_whatever_overflows_is_noticed(member, schedule):
     assert trained.history.diverged_at == history.diverged_at
 
 
-def test_a_label_that_does_not_count_cannot_diverge():
-    """Its features are so large that its prediction overflows; nobody is to learn from it."""
+def test_an_ignored_label_cannot_cause_divergence():
+    """Its features are so large that its prediction overflows, but it is never trained on."""
     rows = triplets(0, rows=60)
     x, variance = rows.x.clone(), rows.variance.clone()
     x[0], variance[0] = 3e38, torch.inf
@@ -391,22 +392,22 @@ def test_a_label_that_does_not_count_cannot_diverge():
         assert trained.history.diverged_at is None
 
 
-def test_rows_that_fill_up_a_batch_are_nobody_s():
-    """A row that overflows in a hidden layer is felt where it is drawn, and nowhere else."""
+def test_padding_rows_have_no_effect():
+    """A row that overflows in a hidden layer affects only the batches that contain it."""
     rows = triplets(0, rows=60)
     x = rows.x.clone()
     x[0] = 3e38
     members = [Member(Triplets(x, rows.y, rows.variance), seed=seed) for seed in range(6)]
     schedule = Schedule(epochs=1, batch_size=25)
-    felt = []
+    steps = []
     for member, trained in zip(members, train_stack(MODELS["mlp"], members, schedule), strict=True):
         network = MODELS["mlp"](member.generators()[0])
-        felt.append(train_reference(network, member, schedule).diverged_at)
-        assert trained.history.diverged_at == felt[-1]
-    assert len(set(felt)) > 1
+        steps.append(train_reference(network, member, schedule).diverged_at)
+        assert trained.history.diverged_at == steps[-1]
+    assert len(set(steps)) > 1
 
 
-def test_a_loss_of_the_caller_s_is_not_shown_what_has_diverged():
+def test_a_user_s_loss_is_not_called_with_diverged_values():
     def base(pred, target):
         assert bool(pred.isfinite().all())
         return (pred - target).abs()
@@ -422,7 +423,7 @@ def test_a_loss_of_the_caller_s_is_not_shown_what_has_diverged():
     assert wild_frozen.histories()[1].diverged_at is None
 
 
-def test_a_policy_is_checked_on_every_batch():
+def test_variances_are_checked_on_every_batch():
     rows = triplets(0, rows=60)
     variance = torch.ones(60, 1)
     variance[:20] = 0.0
@@ -436,7 +437,7 @@ def test_a_policy_is_checked_on_every_batch():
             train(Schedule(epochs=3, batch_size=2))
 
 
-def test_a_stack_of_diverged_members_stops(monkeypatch):
+def test_training_stops_if_all_members_have_diverged(monkeypatch):
     members = [DIVERGING["a loss"](member) for member in seven_members()[:2]]
     stack = Stack(MODELS["mlp"], members, Schedule(epochs=50, batch_size=64))
     stack.run_epoch()
@@ -449,8 +450,8 @@ def test_a_stack_of_diverged_members_stops(monkeypatch):
     assert all(one.history.train_loss.shape == (250,) for one in trained)
 
 
-def test_what_is_learned_is_the_truth():
-    """Clean labels of a smooth function: the error falls well below the label variance."""
+def test_training_on_clean_labels_learns_the_function():
+    """The error on a smooth function falls well below the label variance."""
     member = Member(
         Triplets(triplets(0, rows=2000).x, truth(triplets(0, rows=2000).x)),
         clean_rows(1),
@@ -466,8 +467,8 @@ def test_what_is_learned_is_the_truth():
 @pytest.mark.parametrize(
     ("eta", "weight"), [(0, lambda t: 1), (1, lambda t: t), (3, lambda t: t * (t + 1) * (t + 2))]
 )
-def test_an_average_weighs_steps_by_a_power_of_time(eta, weight):
-    """Of all steps alike for η = 0; by t^η or nearly, for a whole number."""
+def test_an_average_weights_steps_by_a_power_of_time(eta, weight):
+    """Step t has weight t^η approximately, for an integer η; all steps are equal for η = 0."""
     members = seven_members()[:3]
     schedule = Schedule(epochs=3, batch_size=51, averaging=eta, test_every=6)
     stack, seen = Stack(MODELS["mlp"], members, schedule), []
@@ -484,14 +485,14 @@ def test_an_average_weighs_steps_by_a_power_of_time(eta, weight):
             torch.testing.assert_close(value.double(), mean, rtol=1e-4, atol=1e-6)
             assert not torch.allclose(value, last.get_parameter(name))
         with torch.no_grad():
-            own = average(member.test.x)
-        torch.testing.assert_close(stack.predict(member.test.x)[r], own)
-        score = (own - member.test.y).square().mean().item()
+            pred = average(member.test.x)
+        torch.testing.assert_close(stack.predict(member.test.x)[r], pred)
+        score = (pred - member.test.y).square().mean().item()
         assert stack.histories()[r].test_loss[-1] == pytest.approx(score, rel=1e-5)
         assert (stack.histories()[r].train_loss == plain.histories()[r].train_loss).all()
 
 
-def test_an_average_of_what_has_diverged_stays_finite():
+def test_the_average_of_a_diverged_member_stays_finite():
     members = seven_members()[:3]
     members[1] = replace(members[1], learning_rate=1e18)
     schedule = Schedule(epochs=2, batch_size=51, averaging=1, test_every=None)
@@ -500,20 +501,20 @@ def test_an_average_of_what_has_diverged_stays_finite():
     assert all(p.isfinite().all() for p in trained[1].module.parameters())
 
 
-def test_predictions_are_the_members_own():
+def test_predictions_equal_those_of_the_modules():
     members = seven_members()
     stack = Stack(MODELS["embedded"], members, Schedule(batch_size=64))
     stack.run_epoch()
     x = clean_rows(5, rows=1100).x
-    found = stack.predict(x)
-    assert found.shape == (7, 1100, 1)
+    pred = stack.predict(x)
+    assert pred.shape == (7, 1100, 1)
     for member in range(7):
         with torch.no_grad():
-            own = stack.module(member)(x)
-        torch.testing.assert_close(found[member], own, rtol=1e-5, atol=1e-6)
+            expected = stack.module(member)(x)
+        torch.testing.assert_close(pred[member], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_curves_have_a_value_a_step():
+def test_curves_have_one_value_per_step_or_evaluation():
     members = seven_members()
     trained = train_stack(
         MODELS["mlp"],
@@ -525,8 +526,8 @@ def test_curves_have_a_value_a_step():
         assert history.test_step.tolist() == [4, 8, 12]
         assert history.test_loss.shape == (3,)
     assert trained[2].history.test_loss.shape == trained[2].history.test_step.shape == (0,)
-    assert trained[2].history.diverged_at is None  # not tested is not diverged
-    # An incomplete last batch is trained on, and counts as many rows as it has.
+    assert trained[2].history.diverged_at is None  # a member without test rows has not diverged
+    # An incomplete last batch is trained on, and its effective size is its number of rows.
     assert trained[1].history.effective_batch_size.tolist() == [64, 64, 64, 64, 44] * 3
     untested = train_stack(MODELS["mlp"], members[:2], Schedule(epochs=1, test_every=None))
     assert untested[0].history.test_loss.shape == (0,)

@@ -1,4 +1,4 @@
-"""What a training is given and what it leaves: data, settings, curves, progress."""
+"""Test the data and settings of a training, its curves and its progress bar."""
 
 import io
 import re
@@ -29,7 +29,7 @@ from helpers.trainings import FEATURES, clean_rows, seven_members, triplets
 MODEL = MLP(FEATURES, (13, 6))
 
 
-def test_arrays_become_single_precision_and_tensors_stay():
+def test_arrays_become_float32_and_tensors_keep_their_dtype():
     rows = Triplets(np.zeros((5, 3)), np.zeros(5), np.ones((5, 1)))
     assert rows.x.dtype == rows.y.dtype == rows.variance.dtype == torch.float32
     assert rows.y.shape == rows.variance.shape == (5, 1)
@@ -59,7 +59,7 @@ def test_arrays_become_single_precision_and_tensors_stay():
         ({"y": None}, "y must hold numbers; got None"),
     ],
 )
-def test_rows_must_fit(columns, message):
+def test_columns_that_do_not_fit_raise(columns, message):
     good = {"x": np.zeros((5, 3)), "y": np.zeros(5), "variance": np.ones(5)}
     with pytest.raises((TypeError, ValueError), match=message):
         Triplets(**{**good, **columns})
@@ -76,7 +76,7 @@ def test_arrays_are_copied():
     assert rows.y[0] == 0.0
 
 
-def test_a_cutoff_that_keeps_nothing_is_an_error():
+def test_a_loss_without_positive_weights_raises():
     with pytest.raises(
         ValueError,
         match=r"member 'strict': no label has a positive weight under CutoffLoss\(threshold=0.001\)"
@@ -107,7 +107,7 @@ def test_a_cutoff_that_keeps_nothing_is_an_error():
         ({"test": Triplets(np.zeros((2, 7)), np.array([0.0, np.nan]))}, ValueError, "y of the test rows must be finite"),
     ],
 )  # fmt: skip
-def test_a_member_must_make_sense(changes, error, message):
+def test_invalid_member_raises(changes, error, message):
     with pytest.raises(error, match=message):
         replace(seven_members()[0], **changes)
 
@@ -125,12 +125,12 @@ def test_a_member_must_make_sense(changes, error, message):
         ({"averaging": -0.5}, "averaging must be .*; got -0.5"),
     ],
 )
-def test_a_schedule_must_make_sense(settings, message):
+def test_invalid_schedule_raises(settings, message):
     with pytest.raises(ValueError, match=message):
         Schedule(**settings)
 
 
-def test_an_epoch_has_whole_batches_and_perhaps_a_rest():
+def test_steps_per_epoch():
     assert Schedule(drop_last=True).steps_per_epoch(7000) == 27
     assert Schedule().steps_per_epoch(7000) == 28
     assert Schedule().steps_per_epoch(7) == 1
@@ -150,12 +150,12 @@ def test_an_epoch_has_whole_batches_and_perhaps_a_rest():
         (Member(triplets(1, rows=100)), Schedule(batch_size=512), "same batch shape; got 512 for member 0 and 128 for member 1: choose a batch_size of at most the smallest number of rows"),
     ],
 )  # fmt: skip
-def test_members_of_a_stack_must_fit(other, schedule, message):
+def test_members_that_do_not_fit_together_raise(other, schedule, message):
     with pytest.raises(ValueError, match=message):
         Stack(MODEL, [Member(triplets(0)), other], schedule)
 
 
-def test_what_is_not_what_was_meant_is_named():
+def test_wrong_types_raise():
     member, network = Member(triplets(0)), torch.nn.Linear(FEATURES, 1)
     with pytest.raises(
         TypeError, match="model must be a function that makes a network from a torch.Generator.*got"
@@ -171,7 +171,7 @@ def test_what_is_not_what_was_meant_is_named():
         Periodic(columns=3)
 
 
-def test_what_is_printed_is_short():
+def test_reprs_are_short():
     rows = triplets(0)
     assert repr(rows) == "Triplets(300 rows, 7 features, 1 labels each, variance)"
     short = History(np.ones(40), np.ones(40), np.full(40, 0.25), np.arange(40), 7)
@@ -181,7 +181,7 @@ def test_what_is_printed_is_short():
     assert len(repr(amyloid)) < 300
 
 
-def test_the_network_must_fit():
+def test_networks_that_do_not_fit_the_data_raise():
     member = Member(triplets(0))
     with pytest.raises(ValueError, match="at least one member"):
         Stack(MODEL, [], Schedule())
@@ -199,10 +199,10 @@ def test_the_network_must_fit():
 
 def test_smoothing_is_a_trailing_mean():
     curve = np.random.default_rng(0).normal(size=(2, 100))
-    found = smoothed(curve)
-    assert found.shape == (2, 66)
-    np.testing.assert_allclose(found[:, 0], curve[:, :35].mean(axis=1))
-    np.testing.assert_allclose(found[:, -1], curve[:, -35:].mean(axis=1))
+    smooth = smoothed(curve)
+    assert smooth.shape == (2, 66)
+    np.testing.assert_allclose(smooth[:, 0], curve[:, :35].mean(axis=1))
+    np.testing.assert_allclose(smooth[:, -1], curve[:, -35:].mean(axis=1))
     assert smoothed(curve[0, :34]).shape == (0,)
     with pytest.raises(ValueError, match="window must be an integer >= 1"):
         smoothed(curve, 0)
@@ -213,12 +213,12 @@ def history(test_loss, diverged_at=None):
     return History(steps * 1.0, steps * 1.0, np.asarray(test_loss), steps, diverged_at)
 
 
-def test_a_history_says_whether_it_diverged():
+def test_diverged():
     assert not history(np.full(40, 0.9)).diverged
     assert history(np.full(40, 1.1)).diverged
     assert not history(
         np.r_[np.full(40, 1.1), np.full(35, 0.9)]
-    ).diverged  # it is the end that counts
+    ).diverged  # only the end of the curve counts
     assert history(np.full(40, 0.1), diverged_at=7).diverged
     assert not history(np.full(5, 9.0)).diverged  # too short to be smoothed
     assert not history([]).diverged
@@ -230,8 +230,8 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_for_terminals(terminal, monkeypatch):
-    """Steps, losses and the time left; a short training, and any off a terminal, says nothing."""
+def test_progress_is_shown_on_terminals_only(terminal, monkeypatch):
+    """The bar has steps, losses and remaining time; a short training shows no bar."""
     screen = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     members = seven_members()[:2]
@@ -256,7 +256,7 @@ def test_progress_is_for_terminals(terminal, monkeypatch):
     assert screen.getvalue() == shown
 
 
-def test_the_readable_loop_shows_its_loss(monkeypatch):
+def test_the_reference_loop_shows_its_losses(monkeypatch):
     shown = MagicMock()
     monkeypatch.setattr("biv.training.train.progress_bar", shown)
     member = seven_members()[0]
@@ -273,7 +273,7 @@ def test_the_readable_loop_shows_its_loss(monkeypatch):
     assert bar.update.call_count == shown.call_args.args[0] == 3
 
 
-def test_the_summary_counts_the_diverged():
+def test_summary_counts_diverged_members():
     members = seven_members()[:2]
     wild = replace(members[0], learning_rate=1e18)
     stack = Stack(MODEL, [wild, members[1]], Schedule(batch_size=64))
