@@ -50,7 +50,10 @@ def test_the_included_amyloid_table_from_file_to_prediction(here, capsys):
     assert run("predict", "biv-model", "new.csv") == 0
     shown = capsys.readouterr().out
     assert "1,500 rows from 1 file; 1 column to learn from (1 sequence)." in shown
-    assert "500 rows, with 'prediction' and 'prediction_std'.\npredictions.csv" in shown
+    assert (
+        "500 rows predicted: 'prediction' is the predicted true label, 'prediction_std' its "
+        "standard deviation.\npredictions.csv"
+    ) in shown
     found = pd.read_csv("predictions.csv")
     pd.testing.assert_frame_equal(found[list(found)[:-2]], pd.read_csv("new.csv"))
     r2 = biv.metrics.noise_corrected_r2(
@@ -695,9 +698,9 @@ def test_notes_on_implausible_error_bars(capsys):
     )
     frame.assign(y_err=np.exp(frame["y"])).to_csv("related.csv", index=False)
     assert run("train", "related.csv", *columns, *SMALL, "--out", "b") == 0
-    shown = capsys.readouterr().out.replace("\n", " ")
-    assert "Error bars go with the label (rank correlation +1.00), so that" in shown
-    assert "With all labels alike, the squared error is" in shown
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The error bars grow with the label (rank correlation +1.00), " in shown
+    assert "weighted all labels alike R² to the true labels" in shown
     assert run("train", "large.csv", "--target", "y", "--keep", "x", *SMALL, "--out", "c") == 0
     output = capsys.readouterr()
     assert (

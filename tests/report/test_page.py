@@ -203,7 +203,8 @@ def test_a_report_without_a_comparison_says_how_to_run_one(model):
     text = texts(page)
     table = model.parent / "data.csv"
     assert f"biv compare {table} --target y --target-std s --features " in text
-    assert "If these error bars are right, weighting by them is worth" in page.conclusion
+    assert page.conclusion.endswith("The error bars look right.")
+    assert "By these error bars, weighting is worth" in page.more_conclusions[1]
     assert f"biv train {model.parent / 'data.csv'} --target y" in text
 
 
@@ -245,11 +246,11 @@ def test_the_recommendation_comes_first(model, recommendation, first):
     compared = dataclasses.replace(
         comparison_record(0.0, 0.4, 0.6, 0.8), recommendation=recommendation
     )
-    sentences = conclusions.of_comparison(compared)
-    assert sentences[0] == first
-    assert " ".join(sentences) == recommendation
+    answer = conclusions.from_comparison(compared)
+    assert answer.verdict == first
+    assert " ".join([first, *answer.details]) == recommendation
     page = model_page.build_model_page(dataclasses.replace(folder, comparison=compared), "m")
-    assert page.conclusion == first
+    assert page.conclusion == f"{first} {conclusions.quality_of_model(folder.about.result)}"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_the_expected_gain_is_the_conclusion(model, worth, message):
     bars = dataclasses.replace(folder.evidence.bars, worth=worth)
     evidence = dataclasses.replace(folder.evidence, bars=bars)
     folder = dataclasses.replace(folder, evidence=evidence)
-    assert message in model_page.build_model_page(folder, "m").conclusion
+    assert message in model_page.build_model_page(folder, "m").more_conclusions[1]
     assert message in " ".join(training.text(folder).split())
 
 
@@ -278,26 +279,42 @@ def test_conclusions_of_a_page_agree_with_those_of_the_command(model):
     folder = ModelFolder.read(model)
     assert folder.about.result.finding == folder.evidence.finding
     finding = folder.about.result.finding
-    assert f"Finding about the error bars: {finding.text}." in page_with(model).more_conclusions
+    said = f"{finding.text[0].upper()}{finding.text[1:]}."
+    assert said == page_with(model).more_conclusions[0]
     wrong = FindingRecord(kind="too large", text="the error bars are larger than the noise")
     page = page_with(model, finding=wrong)
-    assert page.conclusion == f"Finding about the error bars: {wrong.text}."
-    assert page.more_conclusions[0].startswith("The scores rest on these error bars")
-    assert not any("weighting by them is worth" in text for text in page.more_conclusions)
-    page = page_with(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
-                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
-    assert page.more_conclusions[-1].startswith("How was σ obtained?")
-    page = page_with(model, rank_correlation_with_label=0.5, mse_all_labels_alike=7.5)
-    assert "rank correlation +0.50" in page.more_conclusions[-1]
-    assert "squared error is 7.5" in page.more_conclusions[-1]
+    assert page.conclusion == (
+        "The error bars are larger than the noise of the labels. Until this is resolved, scores "
+        "that rest on them mean nothing."
+    )
+    assert page.more_conclusions == ["The error bars are larger than the noise."]
+    asked = page_with(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
+                    r2_all_labels_alike_stderr=0.01)  # fmt: skip
+    assert asked.more_conclusions[1].startswith("R² depends on which labels count: 0.600 if ")
+    told = page_with(model, rank_correlation_with_label=0.5).more_conclusions[1]
+    assert told.startswith("The error bars grow with the label (rank correlation +0.50), ")
 
 
 def test_a_model_that_predicts_nothing_says_so_first(model):
-    page = page_with(model, r2=0.003, r2_stderr=0.01)
+    page = page_with(model, r2=0.003, r2_stderr=0.01, r2_all_labels_alike=0.003)
     assert page.conclusion.startswith(
-        "The model predicts next to nothing of these labels: R² 0.003"
+        "The model predicts next to nothing of these labels (R² 0.003"
     )
-    assert "weighting by them is worth" in page.more_conclusions[0]
+    assert "weighting is worth" in page.more_conclusions[1]
+
+
+@pytest.mark.parametrize(
+    ("r2", "says"),
+    [
+        (0.9, "The model explains 90% of the variance of the true labels (R² 0.900 ± 0.010"),
+        (0.991, "The model explains 99.1% of the variance"),
+        (1.01, "The model explains more than 99.9% of the variance"),
+        (1.05, "How good the model is cannot be measured with these error bars (R² 1.050"),
+        (None, "R² of the model is undefined: the labels vary no more than their noise explains."),
+    ],
+)
+def test_a_page_says_how_good_the_model_is(model, r2, says):
+    assert page_with(model, r2=r2, r2_stderr=0.01).conclusion.startswith(says)
 
 
 def test_replaced_error_bars_are_marked_as_assumed(tmp_path):

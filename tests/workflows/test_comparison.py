@@ -47,7 +47,7 @@ def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch)
     )
     assert found.useful is True
     assert found.recommendation().startswith(
-        "Use the error bars: with them the networks' error is "
+        "Use the error bars, with BIV. With them, the networks' error is "
     )
     assert found.gain.low < found.gain.value < found.gain.high
     assert (
@@ -56,7 +56,7 @@ def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch)
     assert f"| {L2} " in report.text(found.record())
     other = compare(table(tmp_path, honest=False), folds=3)
     assert other.useful is not True
-    assert "Use the error bars:" not in other.recommendation()
+    assert "Use the error bars" not in other.recommendation()
 
 
 @pytest.mark.slow
@@ -90,10 +90,10 @@ def fake(error, number=0):
 @pytest.mark.parametrize(
     ("errors", "useful", "says"),
     [
-        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars: with them the networks' error is"),
-        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars: with them the networks' error is"),
-        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show that error bars matter to the networks"),
-        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "that they know which labels are good is not shown"),
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars, with trees or BIV. With them, the networks' error is"),
+        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Use trees and not BIV, which the error bars make worse. With them, the networks' error is"),
+        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show that the error bars matter to the networks: use trees."),
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "It is not shown that the error bars tell which labels are good: use trees or BIV."),
     ],
 )  # fmt: skip
 def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_path, monkeypatch):
@@ -123,7 +123,7 @@ def test_effects_are_shares_and_the_control_is_never_the_best(tmp_path, monkeypa
     assert found.methods[0].name == SHUFFLED
     assert found.methods[0].to_best.value < 0
     assert found.methods[1].to_best == (0.0, 0.0)
-    assert "The lowest error is that of trees, which uses them." in found.recommendation()
+    assert "The lowest error is that of trees, which uses the error bars." in found.recommendation()
 
 
 def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
@@ -157,7 +157,9 @@ def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, mon
     assert found.gain.low > 0 > found.alike.high
     assert found.disputed
     assert found.useful is None
-    assert "These labels do not decide it." in found.recommendation()
+    assert found.recommendation().startswith(
+        "These scores do not decide whether to use the error bars. "
+    )
     plain = compare(related, weighted=False)
     assert plain.alike is None
     assert plain.useful is False
@@ -191,9 +193,9 @@ def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "methods", lambda: known | {"other": fails})
     found = compare(table(tmp_path))
     assert found.failed == {"other": "not today"}
-    assert "other has no answer here: not today" in report.text(found.record())
+    assert "other gave no result: not today." in report.text(found.record())
     monkeypatch.setattr(comparison, "methods", lambda: known | {L2: fails})
-    with pytest.raises(ValueError, match="L2 has no answer here: not today"):
+    with pytest.raises(ValueError, match="L2 gave no result: not today"):
         compare(table(tmp_path))
 
 
@@ -310,7 +312,7 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
     assert sum((v == found.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
     assert found.record().to_json()["unknown_variance"] == found.unknown_variance
     text = report.text(found.record()).replace("\n", " ")
-    assert "50 of the rows in all have no error bar: their σ² was taken to be" in text
+    assert "50 of 240 rows have no error bar; their σ² was taken to be" in text
     assert compare(rows).unknown_variance is None
 
 
@@ -369,8 +371,8 @@ def test_an_effect_in_words():
     assert found.as_good(alike)
     assert not found.as_good(MethodResult("a", score, Score(0.1, 0.05), 1.0, ""))
     assert found.recommendation().endswith(
-        "The lowest error is that of LightGBM, which makes no use of them; BIV's cannot be told from "
-        "it. Close to it, and not shown to be worse: a."
+        "The lowest error is that of LightGBM, which ignores the error bars; close to it, and not "
+        "shown to be worse: BIV; a."
     )
 
 
@@ -383,9 +385,11 @@ def test_an_error_far_above_the_best_is_no_equal_of_it():
     assert not far.shown_worse
     assert not found.as_good(far)
     assert "not shown to be worse" not in found.recommendation()
-    assert "too few to be sure: linear (0.726 of the label variance)." in found.recommendation()
+    assert (
+        "too uncertain to rule out: linear (0.726 of the label variance)." in found.recommendation()
+    )
     assert [m["as_good_as_best"] for m in found.record().to_json()["methods"]] == [True, False]
-    assert " *" not in report.text(found.record()).replace("* is beyond", "")
+    assert " *" not in report.text(found.record()).replace("* marks", "")
 
 
 def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypatch):
@@ -425,7 +429,7 @@ def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
     right = compare(LabelledTable.read(path, Target("y", variance="s")), folds=2)
     assert right.useful is True
     assert right.finding.kind == "consistent"
-    assert "Finding about the error bars: the residuals of held-out rows agree" in " ".join(
+    assert "- The residuals of held-out rows agree with the error bars" in " ".join(
         report.text(right.record()).split()
     )
 
@@ -440,7 +444,7 @@ def test_of_few_rows_there_is_no_recommendation():
     )
     assert (few.useful, enough.useful) == (None, True)
     assert few.recommendation().startswith("99 rows are too few")
-    assert "se the error bars:" not in few.recommendation()
+    assert "se the error bars" not in few.recommendation()
 
 
 def test_what_cannot_be_compared(tmp_path):

@@ -43,7 +43,8 @@ def kinds(found):
 def test_of_honest_error_bars_there_is_nothing_to_say(tmp_path):
     found = seen(columns(), tmp_path)
     assert not set(kinds(found)) - {"far off"}
-    assert report.text(found).count("\n- ") == len(found.remarks)
+    remarks = report.text(found).partition("Rows and columns to look at:")[2]
+    assert remarks.count("\n- ") == len(found.remarks)
     (worth,) = conclusions.expected_worth(found.worth, found.fit.tau2, found.finding.record())
     assert worth in " ".join(report.text(found).split())
 
@@ -84,7 +85,7 @@ def test_one_huge_error_bar_is_found_and_not_fallen_over(tmp_path):
     frame.loc[3, "s"] = 1e10
     found = seen(frame, tmp_path)
     assert kinds(found)["huge"].rows.endswith("row 4")
-    assert "100% lower variance" in report.text(found).replace("\n", " ")
+    assert "100% lower variance" in " ".join(report.text(found).split())
 
 
 def test_what_is_odd_is_found_with_its_rows(tmp_path):
@@ -153,8 +154,9 @@ def test_equal_error_bars_have_nothing_to_weigh(tmp_path):
     found = seen(frame, tmp_path)
     assert "equal" in kinds(found)
     assert found.gain == pytest.approx(0)
-    assert "weighting by them is worth" not in report.text(found)
-    assert "weighting by them changes next to nothing" in " ".join(report.text(found).split())
+    text = report.text(found)
+    assert "times as many labels" not in text
+    assert "Verdict: All error bars are equal, so weighting by them changes nothing.\n" in text
 
 
 @pytest.mark.slow
@@ -169,8 +171,8 @@ def test_the_other_of_sigma_and_its_square_is_noticed(tmp_path, monkeypatch):
     assert found.finding.kind == "nothing"
     told = report.text(found)
     assert "R²" not in told
-    assert "weighting by them is worth" not in told
-    assert "Nothing about them" not in told
+    assert "times as many labels" not in told
+    assert told.startswith("Verdict: The error bars seem unrelated to the noise of the labels.")
     assert json.loads(json.dumps(found.record().to_json()))["finding"]["kind"] == "nothing"
 
 
@@ -180,7 +182,7 @@ def test_a_number_that_stands_for_a_missing_label_is_found(tmp_path, missing):
     assert "stray" not in kinds(seen(frame, tmp_path))
     frame.loc[[7, 20, 31], "y"] = missing
     found = kinds(seen(frame, tmp_path))["stray"]
-    assert found.text.startswith(f"3 labels are {missing:g}, where all others lie between ")
+    assert found.text.startswith(f"3 labels are {missing:g}, while all others lie between ")
     assert found.rows.endswith("rows 8, 21, 32")
 
 
@@ -191,7 +193,7 @@ def test_scores_of_error_bars_larger_than_the_noise_are_not_shown(tmp_path):
     found = inspection.inspect_fit(found.table, truth)
     assert found.finding.kind == "too large"
     assert "R²" not in report.text(found)  # above 1, and so of no use to anybody
-    assert "weighting by them is worth" not in report.text(found)
+    assert "times as many labels" not in report.text(found)
 
 
 @pytest.mark.parametrize("rows", [5, 40])
@@ -218,12 +220,15 @@ def test_error_bars_of_few_repeats_are_asked_about(tmp_path):
     )
     real = 1 - np.mean((predicted - truth) ** 2) / np.var(truth)
     assert alike.value == pytest.approx(real, abs=3 * alike.stderr)
-    asked = conclusions.disagreement(0.66, 0.02, 0.9, 0.03)
-    assert "How was σ obtained?" in asked[0]
-    assert not conclusions.disagreement(0.88, 0.02, 0.9, 0.03)  # by chance
-    assert not conclusions.disagreement(0.9, 0.02, 0.66, 0.03)
-    assert not conclusions.disagreement(*[float("nan")] * 4)
-    assert not conclusions.disagreement(0.9, 0.02, 1.165, 0.03)  # which is right of no model
+    assert conclusions.scores_disagree(0.66, 0.02, 0.9, 0.03)
+    (said,) = conclusions.which_labels_count((0.66, 0.02), (0.9, 0.03), 0.0, None)
+    assert said.startswith("R² depends on which labels count: 0.660 if those with small error bars")
+    assert "Trust the second if each σ comes from a few repeats" in said
+    assert not conclusions.scores_disagree(0.88, 0.02, 0.9, 0.03)  # by chance
+    assert not conclusions.scores_disagree(0.9, 0.02, 0.66, 0.03)
+    assert not conclusions.scores_disagree(*[float("nan")] * 4)
+    assert not conclusions.scores_disagree(0.9, 0.02, 1.165, 0.03)  # which is right of no model
+    assert conclusions.which_labels_count((0.88, 0.02), (0.9, 0.03), 0.0, None) == []
     assert r2.value < alike.value
 
 

@@ -90,7 +90,7 @@ def call(options: argparse.Namespace) -> int:
     _table_options.note_zeros(table)
     names = methods()
     if not options.json:
-        print(f"{_table_options.describe(table)}.", flush=True)
+        print(f"{_table_options.describe(table)}.\n", flush=True)
     total = len(names) * options.folds
     with progress_bar(total, f"{len(names)} methods, {options.folds} folds", unit="fit") as bar:
         comparison = compare(

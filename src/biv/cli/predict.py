@@ -83,7 +83,8 @@ def call(options: argparse.Namespace) -> int:
     _table_options.show(
         options,
         result,
-        f"{rows:,} rows, with {shortened(columns[0])} and {shortened(columns[1])}.\n{out}",
+        f"{'1 row' if rows == 1 else f'{rows:,} rows'} predicted: {shortened(columns[0])} is the "
+        f"predicted true label, {shortened(columns[1])} its standard deviation.\n{out}",
     )
     return 0
 

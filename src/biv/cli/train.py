@@ -191,7 +191,7 @@ def call(options: argparse.Namespace) -> int:
     page, comparison = _for_report(options)
     table = _table_options.read(options)
     if not options.json:
-        print(f"{_table_options.describe(table)}.", flush=True)
+        print(f"{_table_options.describe(table)}.\n", flush=True)
     if table.variance is None:
         _table_options.note_no_error_bars(table.target, table.schema.names)
     _table_options.note_zeros(table)

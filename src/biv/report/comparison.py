@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import textwrap
-
-from biv.report import conclusions
-from biv.report.conclusions import WIDTH
+from biv.report import conclusions, terminal
 from biv.report.markdown import aligned
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.methods import SHUFFLED
 
 
 def text(compared: ComparisonRecord) -> str:
-    """Return a table, the lowest error first, and what follows from it."""
-    lines = [aligned(_rows(compared)), "", textwrap.fill(_explanation(compared), WIDTH)]
-    for name, reason in compared.failed.items():
-        lines.append(textwrap.fill(f"{name} has no answer here: {reason}", WIDTH))
-    # A recommendation and what it rests on are one paragraph.
-    advice = " ".join(conclusions.recommendation(compared))
-    for sentence in (advice, *conclusions.finding_in_words(compared.finding, compared)):
-        lines += ["", textwrap.fill(sentence, WIDTH, break_on_hyphens=False)]
+    """Return which method to use, why, and a table of the methods, the lowest error first."""
+    lines = [
+        *terminal.headline(conclusions.from_comparison(compared)),
+        "",
+        aligned(_rows(compared)),
+        "",
+        *(terminal.paragraph(note) for note in _notes(compared)),
+        "",
+        terminal.read_more("checking"),
+    ]
     return "\n".join(lines)
 
 
@@ -46,25 +45,28 @@ def _rows(compared: ComparisonRecord) -> list[tuple[str, ...]]:
     return rows
 
 
-def _explanation(compared: ComparisonRecord) -> str:
+def _notes(compared: ComparisonRecord) -> list[str]:
     """Return what the numbers of the table are."""
     of = "" if compared.rows == compared.rows_in_all else f" of {compared.rows_in_all:,}"
-    words = (
-        "Mean squared errors to the true labels, in units of the label variance "
-        f"({compared.label_variance:.4g}), of rows left out: {compared.rows:,}{of} rows, "
-        f"{compared.folds} folds. ± is a standard error; differences are paired; * is beyond 1.96 "
-        "of them. Intervals are 95%, of one draw of folds: where it is close, try another --seed."
-    )
+    notes = [
+        "Errors are mean squared errors to the true labels, divided by the label variance "
+        f"({compared.label_variance:.4g}), on held-out rows ({compared.rows:,}{of} rows, "
+        f"{compared.folds} folds). ± is one standard error. * marks a paired difference of more "
+        "than 1.96 standard errors. Intervals are 95%, for one draw of folds; if a result is "
+        "close, try another --seed."
+    ]
     if compared.weighted_scores:
-        words += (
-            " Methods are in the order of their differences, which weigh labels by 1/(σ²+ε) and "
-            "vary less than errors, which weigh them by its square."
+        notes.append(
+            "Methods are in the order of their differences, which weight labels by 1/(σ²+ε); "
+            "errors weight them by its square and vary more."
         )
     else:
-        words += " All labels count alike in them."
+        notes.append("All labels count alike in these errors.")
     if compared.unknown_variance is not None:
-        words += (
-            f" {compared.rows_of_unknown_variance:,} of the rows in all have no error bar: their "
-            f"σ² was taken to be {compared.unknown_variance:.4g}."
+        count = compared.rows_of_unknown_variance
+        notes.append(
+            f"{count:,} of {compared.rows_in_all:,} rows {'has' if count == 1 else 'have'} no "
+            f"error bar; their σ² was taken to be {compared.unknown_variance:.4g}."
         )
-    return words
+    notes += [f"{name} gave no result: {why}." for name, why in compared.failed.items()]
+    return notes

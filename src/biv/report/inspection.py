@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biv.estimator.findings import SILENT
-from biv.report import conclusions
+from biv._utils.messages import shortened
+from biv.estimator.findings import FindingRecord
+from biv.report import conclusions, terminal
 from biv.report.charts import Z
-from biv.report.conclusions import WIDTH, r2_in_words
+from biv.report.conclusions import r2_in_words
 from biv.report.matplotlib_figures import STYLE
 from biv.workflows import Inspection
 from biv.workflows.evidence_parts import BinnedResiduals, WeightShares
 from biv.workflows.inspection import QuickFit
+from biv.workflows.label_correlation import label_correlation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,55 +28,73 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
 def text(seen: Inspection[QuickFit]) -> str:
-    """For a terminal."""
-    fit, scale = seen.fit, seen.label_variance
-    shares = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
-    lines = [
-        f"Labels {seen.table.target.name!r}: mean {np.mean(seen.table.y):.4g}, variance "
-        f"{np.var(seen.table.y):.4g}, and without their noise {scale:.4g} (the label variance).",
-        "",
-        f"σ²           {'':8}   of the label variance",
-        *(
-            f"  {shares.get(q, f'{q:.0%} below'):10} {value:8.3g}   {value / scale:8.3g}"
-            for q, value in seen.quantiles.items()
-        ),
-        "",
-        f"Weights 1/σ² alone would rest on {seen.effective_sample_size:,.1f} of "
-        f"{np.isfinite(seen.variance).sum():,} labels (effective sample size).",
-    ]
-    finding = seen.finding.record()
-    if not finding.voids_scores:
-        lines.append(
-            f"A quick fit on {fit.rows:,} rows reaches R² {r2_in_words(fit.r2)} to the true labels "
-            f"of rows that it has not seen; if all labels count alike in it, R² is "
-            f"{r2_in_words(fit.r2_alike)}. The fit's own error has a variance τ² of {fit.tau2:.4g}."
-        )
-        lines += conclusions.disagreement(fit.r2, fit.r2_stderr, fit.r2_alike, fit.r2_alike_stderr)
-    lines += conclusions.expected_worth(seen.worth, fit.tau2, finding)
-    lines += conclusions.finding_in_words(finding)
-    lines.append(
-        f"Suggested ε: {fit.epsilon / scale:.3g} of the label variance ({fit.epsilon:.4g}): the "
-        "τ² of a shorter fit before, or a fifth of it where that predicts better. `biv train` "
-        "finds it by itself."
+    """Return the verdict on the error bars, why, the numbers, and the rows to look at."""
+    fit, finding = seen.fit, seen.finding.record()
+    correlation = label_correlation(seen.table.y, seen.variance)
+    verdict = conclusions.from_inspection(
+        finding,
+        worth=seen.worth,
+        tau2=fit.tau2,
+        r2=(fit.r2, fit.r2_stderr),
+        r2_alike=(fit.r2_alike, fit.r2_alike_stderr),
+        correlation=correlation,
     )
-    nothing = f"Nothing {'' if finding.kind in SILENT else 'else '}about them looks odd."
-    lines += ["", "To look at:" if seen.remarks else nothing]
-    for sentence, rows in conclusions.remarks_in_words([r.record() for r in seen.remarks]):
-        lines.append(f"- {sentence}")
+    lines = [*terminal.headline(verdict), "", *_variances(seen), *terminal.fields(_facts(seen))]
+    remarks = [r.record() for r in seen.remarks if r.kind not in _already_said(finding)]
+    if remarks:
+        lines += ["", "Rows and columns to look at:"]
+    for sentence, rows in conclusions.remarks_in_words(remarks):
+        lines.append(terminal.bullet(sentence))
         if rows:
             lines.append(f"  {rows}")
-    wrapped = (
-        textwrap.fill(
-            line,
-            WIDTH,
-            subsequent_indent="  " if line.startswith("- ") else "",
-            break_on_hyphens=False,  # an option is to be copied
-        )
-        if not line.startswith(" ")
-        else line
-        for line in lines
+    return "\n".join([*lines, "", terminal.read_more("error-bars")])
+
+
+def _already_said(finding: FindingRecord) -> tuple[str, ...]:
+    """Return the kinds of remarks that the verdict and its reasons contain."""
+    if finding.kind == "few":  # scores of few labels say nothing about their correlation
+        return ()
+    if finding.voids_scores:
+        return ("equal",)
+    return ("equal", "related to the label")
+
+
+def _variances(seen: Inspection[QuickFit]) -> list[str]:
+    names = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
+    return terminal.columns(
+        [
+            ("error bars", "σ²", "σ² / label variance"),
+            *(
+                (f"  {names.get(q, f'{q:.0%} below')}", f"{value:.3g}", _ratio(value, seen))
+                for q, value in seen.quantiles.items()
+            ),
+        ]
     )
-    return "\n".join(wrapped)
+
+
+def _ratio(value: float, seen: Inspection[QuickFit]) -> str:
+    return f"{value / seen.label_variance:.3g}"
+
+
+def _facts(seen: Inspection[QuickFit]) -> list[tuple[str, str]]:
+    fit, finding = seen.fit, seen.finding.record()
+    labels = (
+        f"mean {np.mean(seen.table.y):.4g}, variance {np.var(seen.table.y):.4g}, "
+        f"{seen.label_variance:.4g} without noise (the label variance)"
+    )
+    size = (
+        f"{seen.effective_sample_size:,.1f} of {np.isfinite(seen.variance).sum():,} labels, by 1/σ²"
+    )
+    facts = [(f"labels {shortened(seen.table.target.name)}", labels),
+             ("effective sample size", size)]  # fmt: skip
+    if not finding.voids_scores:
+        facts += [
+            ("quick fit", f"{fit.rows:,} rows, own error variance τ² = {fit.tau2:.4g}"),
+            ("  R² to the true labels", r2_in_words(fit.r2, fit.r2_stderr)),
+            ("  with all labels alike", r2_in_words(fit.r2_alike, fit.r2_alike_stderr)),
+        ]
+    epsilon = f"{fit.epsilon:.4g}, {_ratio(fit.epsilon, seen)} of the label variance"
+    return [*facts, ("suggested ε", f"{epsilon} (`biv train` chooses it itself)")]
 
 
 def draw(seen: Inspection[QuickFit]) -> Figure:

@@ -2,67 +2,93 @@
 
 from __future__ import annotations
 
-import textwrap
+import math
 
 from biv._utils.messages import format_bytes, format_duration
-from biv.report import conclusions
-from biv.report.conclusions import WIDTH, r2_in_words
+from biv.report import conclusions, terminal
+from biv.report.conclusions import UNDEFINED, UNSEEN, r2_in_words
 from biv.workflows import ModelFolder
 from biv.workflows.training_record import FitRecord, TrainingRecord
 
 
 def text(folder: ModelFolder) -> str:
-    """Return the scores of a model and what follows from them; the latter first if it voids them.
+    """Return the verdict on a model, why, and its scores.
 
-    Args:
-        folder: Model folder.
+    Parameters
+    ----------
+    folder : ModelFolder
+        The trained model.
     """
     about, result = folder.about, folder.about.result
-    said = [
-        textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
-        for sentence in conclusions.of_training(result, folder.evidence, folder.comparison)
+    verdict = conclusions.from_training(result, folder.evidence, folder.comparison)
+    lines = [
+        *terminal.headline(verdict),
+        "",
+        *_scores(result),
+        *terminal.fields(_facts(about, result)),
+        "",
+        terminal.read_more("checking"),
     ]
-    numbers = [_best_epoch(about), *_scores(about, result)]
-    lines = [*said, *numbers] if conclusions.scores_are_void(result) else [*numbers, *said]
-    return "\n".join(
-        [
-            *lines,
-            f"{format_duration(about.seconds)}, "
-            f"{format_bytes(about.peak_memory_bytes)} of memory at the most.",
+    return "\n".join(lines)
+
+
+def _scores(result: FitRecord) -> list[str]:
+    mse = f"{result.mse:.4g} ± {result.mse_stderr:.2g}"
+    if not result.has_error_bars:
+        return [
+            f"Scores on {UNSEEN}:",
+            *terminal.fields(
+                [
+                    ("R² to the labels", r2_in_words(result.r2, result.r2_stderr)),
+                    ("mean squared error", mse),
+                ]
+            ),
         ]
+    alike = f"{result.mse_all_labels_alike:.4g} ± {result.mse_all_labels_alike_stderr:.2g}"
+    r2, r2_alike = (
+        "undefined" if _is_undefined(value) else r2_in_words(value, stderr)
+        for value, stderr in (
+            (result.r2, result.r2_stderr),
+            (result.r2_all_labels_alike, result.r2_all_labels_alike_stderr),
+        )
     )
+    lines = [
+        f"Scores on {UNSEEN}:",
+        *terminal.columns(
+            [
+                ("", "weighted", "all labels alike"),
+                ("R² to the true labels", r2, r2_alike),
+                ("mean squared error", mse, alike),
+            ]
+        ),
+    ]
+    if "undefined" in (r2, r2_alike):
+        lines.append(f"(undefined: {UNDEFINED})")
+    return lines
+
+
+def _is_undefined(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def _facts(about: TrainingRecord, result: FitRecord) -> list[tuple[str, str]]:
+    facts = [("label variance", f"{result.label_variance:.4g}")]
+    if result.has_error_bars:
+        size = f"{result.effective_sample_size:,.0f} of {about.rows:,} labels, by 1/(σ²+τ²)"
+        facts.append(("effective sample size", size))
+    if result.epsilon is not None:
+        relative = f"{result.relative_epsilon:.3g} of the label variance"
+        facts.append(("ε", f"{result.epsilon:.4g}, {relative}"))
+    if result.has_error_bars and about.settings["calibrate_variance"]:
+        facts.append(("σ² was multiplied by", f"{result.variance_factor:.2f}"))
+    cost = f"{format_duration(about.seconds)}, {format_bytes(about.peak_memory_bytes)}"
+    return [*facts, ("best epoch", _best_epoch(about)), ("time, peak memory", cost)]
 
 
 def _best_epoch(about: TrainingRecord) -> str:
     result = about.result
-    best = f"Epoch {result.epoch} of {result.epochs} was the best"
-    most = about.settings["max_epochs"]
+    best, most = f"{result.epoch} of {result.epochs}", about.settings["max_epochs"]
     assert isinstance(most, int)
     if result.epoch == result.epochs < most:
-        best += " (the last few had gained less than 1%; more --patience may find a better one)"
-    return f"{best}. On rows that a network has not seen:"
-
-
-def _scores(about: TrainingRecord, result: FitRecord) -> list[str]:
-    labels = "the true labels" if result.has_error_bars else "the labels     "
-    lines = [
-        f"  R² to {labels}       {r2_in_words(result.r2, result.r2_stderr)}",
-        f"  mean squared error to them  {result.mse:.4g} ± {result.mse_stderr:.2g}; the "
-        f"label variance is {result.label_variance:.4g}",
-    ]
-    if result.epsilon is not None:
-        lines.append(
-            f"  ε                           {result.epsilon:.4g}, "
-            f"{result.relative_epsilon:.3g} of the label variance"
-        )
-    if result.has_error_bars:
-        alike = r2_in_words(result.r2_all_labels_alike, result.r2_all_labels_alike_stderr)
-        lines += [
-            f"  effective sample size       {result.effective_sample_size:,.0f} of "
-            f"{about.rows:,} labels, by 1/(σ²+τ²)",
-            f"  with all labels alike       R² {alike}, mean squared error "
-            f"{result.mse_all_labels_alike:.4g} ± {result.mse_all_labels_alike_stderr:.2g}",
-        ]
-        if about.settings["calibrate_variance"]:
-            lines.append(f"  σ² was multiplied by        {result.variance_factor:.2f}")
-    return lines
+        best += " (recent gains were below 1%; a larger --patience may find a better epoch)"
+    return best

@@ -102,7 +102,7 @@ def compare(
     done, failed = _gathered(_outcomes(data, parts, seed, jobs, after_task), parts)
     for name in (BIV, L2, SHUFFLED):
         if name in failed:
-            raise ValueError(f"{name} has no answer here: {failed[name]}")
+            raise ValueError(f"{name} gave no result: {failed[name]}")
     predictions = {name: method.predicted for name, method in done.items()}
     scores = _Scores(data, parts, predictions, weighted)
     ranked = sorted(predictions, key=lambda name: scores.difference(name, BIV).value)

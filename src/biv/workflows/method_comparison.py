@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from biv._utils.pages import page_hint
 from biv.estimator.error_bars import is_impossible
-from biv.estimator.findings import MIN_JUDGED, TOO_LARGE, FindingRecord
+from biv.estimator.findings import MIN_JUDGED, SILENT, FindingRecord
 from biv.metrics import Score
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.methods import BIV, BLIND, SHUFFLED
 
 INTERVAL = 1.96  # standard errors to each side: 95%
-
-
 CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label variance, or of itself
 
 
@@ -121,7 +119,12 @@ class MethodComparison:
         if finding is not None and finding.voids_scores and finding.kind != "nothing":
             return finding.text
         if any(is_impossible(*method.mse) for method in self.methods):
-            return TOO_LARGE + page_hint("error-bars")
+            why = "some are below 0, which is impossible unless the error bars are too large"
+            if finding is not None and finding.kind not in SILENT:  # which has its own advice
+                return why
+            return f"{why}. Check their units, and whether they are σ or σ²" + page_hint(
+                "error-bars"
+            )
         return ""
 
     @property
@@ -132,75 +135,114 @@ class MethodComparison:
         return (self.gain.low > 0 > self.alike.high) or (self.gain.high < 0 < self.alike.low)
 
     def recommendation(self) -> str:
-        """In plain words: use the error bars or not, and with what."""
+        """Return in plain words whether to use the error bars, and with which method.
+
+        The first sentence is the verdict; the others are what it rests on.
+        """
         if why := self.void:
             return f"Nothing follows from these errors: {why}."
-        return f"{self._whether()} {self._with_what()}"
+        return " ".join([self._verdict(), *self._effects(), *self._errors()])
 
-    def _whether(self) -> str:
+    def _verdict(self) -> str:
         if self.rows < MIN_JUDGED:
             return (
                 f"{self.rows} rows are too few to tell whether the error bars are worth using: at "
                 f"least {MIN_JUDGED} are needed."
             )
+        best = self.best.name
         if self.disputed:
-            return (
-                "These labels do not decide it. Error bars go with the label (rank correlation "
-                f"{self.correlation:+.2f}): with them the networks' error is {self.gain} by the "
-                f"reliable labels, but {self.alike} with all labels alike (there, of the label "
-                "variance). If error bars were computed from noisy labels, as √n of a count n is, "
-                "believe the latter; if noisy labels are off to one side, as at a limit of "
-                "detection, the former."
-            )
-        if self.useful:
-            return (
-                f"Use the error bars: with them the networks' error is {self.gain} than without, "
-                f"and {self.control} than with the same ones on the wrong rows.{self._both_ways()}"
-            )
+            text = "These scores do not decide whether to use the error bars"
+            against = self._follows_labels and self.alike is not None and self.alike.high < 0
+            return f"{text}, but the residuals speak against it." if against else f"{text}."
         if self.useful is False:
-            return f"Do not use the error bars: with them the networks' error is {self.gain}."
-        if self.gain.low > 0:
-            return (
-                f"With the error bars the networks' error is {self.gain} than without, but "
-                f"{self.control} than with the same error bars on the wrong rows: that they know "
-                "which labels are good is not shown."
-            )
-        return (
-            f"These {self.rows:,} rows do not show that error bars matter to the networks: with "
-            f"them, the error is {self.gain}."
-        )
+            if best in BLIND:
+                return f"Do not use the error bars: use {best}, which ignores them."
+            return f"Use {_quoted(best)} and not BIV, which the error bars make worse."
+        if self.useful:
+            names = [name for name in self._equals() if name not in BLIND]
+            if not names:
+                return f"Use {_quoted(best)}, which ignores the error bars."
+            caution = ", but check them first" if self._is_suspicious else ""
+            return f"Use the error bars, with {_either(names)}{caution}."
+        if self._all_equal:
+            why = "All error bars are equal, so weighting by them changes nothing"
+        elif self.gain.low > 0:
+            why = "It is not shown that the error bars tell which labels are good"
+        else:
+            why = f"These {self.rows:,} rows do not show that the error bars matter to the networks"
+        names = self._equals()
+        if self._is_suspicious:
+            names = [name for name in names if name in BLIND] or names
+        return f"{why}: use {_either(names)}."
 
-    def _both_ways(self) -> str:
-        """Where weighted scores are not of all labels alike, what the others say."""
-        if self.alike is None:
-            return ""
-        return (
-            f" Error bars go with the label (rank correlation {self.correlation:+.2f}), so that "
-            f"this is of one end of the labels; with all labels alike the error is {self.alike} "
-            "(there, of the label variance)."
-        )
+    @property
+    def _is_suspicious(self) -> bool:
+        """Whether the residuals say that something is wrong with the error bars."""
+        return self.finding is not None and self.finding.kind not in SILENT
 
-    def _with_what(self) -> str:
+    @property
+    def _follows_labels(self) -> bool:
+        return self.finding is not None and self.finding.kind == "follows"
+
+    @property
+    def _all_equal(self) -> bool:
+        return self.finding is not None and self.finding.kind == "equal"
+
+    def _equals(self) -> list[str]:
+        """Return the best method, and BIV if it may be used instead."""
+        return [
+            m.name for m in self.methods if m is self.best or (m.name == BIV and self.as_good(m))
+        ]
+
+    def _effects(self) -> list[str]:
+        """Return what the error bars change, in sentences."""
+        if self.rows < MIN_JUDGED or self._all_equal:
+            return []
+        if self.disputed:
+            return [
+                f"With them, the networks' error is {self.gain} by the reliable labels, but "
+                f"{self.alike} with all labels alike (there, of the label variance), because they "
+                f"go with the label (rank correlation {self.correlation:+.2f}).",
+                "Believe the second, since the error bars seem to be computed from the noisy "
+                "labels."
+                if self._follows_labels
+                else "Believe the second if the error bars were computed from the noisy labels, as "
+                "√n of a count n is, and the first if noisy labels are off to one side, as at a "
+                "limit of detection.",
+            ]
+        text = f"With them, the networks' error is {self.gain} than without"
+        if self.useful:
+            text += f", and {self.control} than with the same error bars on the wrong rows"
+        elif self.useful is None and self.gain.low > 0:
+            text += f", but {self.control} than with the same error bars on the wrong rows"
+        if self.useful and self.alike is not None:
+            return [
+                f"{text}.",
+                f"They go with the label (rank correlation {self.correlation:+.2f}), so this "
+                "describes one end of the labels more than the other; with all labels alike, the "
+                f"error is {self.alike} (there, of the label variance).",
+            ]
+        return [f"{text}."]
+
+    def _errors(self) -> list[str]:
+        """Return which methods have the lowest errors, in sentences."""
         best = self.best
         others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
-        alike = [m.name for m in others if self.as_good(m)]
-        open_ = [m for m in others if not m.shown_worse and m.name not in alike]
-        use = "makes no use of" if best.name in BLIND else "uses"
+        close = sorted((m for m in others if self.as_good(m)), key=lambda m: m.name != BIV)
+        far = [m for m in others if not m.shown_worse and m not in close]
         whose = "By the reliable labels, the" if self.disputed else "The"
-        text = f"{whose} lowest error is that of {best.name}, which {use} them"
-        if best.name != BIV and BIV in alike:
-            text += "; BIV's cannot be told from it"
-            alike.remove(BIV)
-        text += "."
-        if alike:
-            text += f" Close to it, and not shown to be worse: {'; '.join(alike)}."
-        if open_:
+        use = "ignores" if best.name in BLIND else "uses"
+        text = f"{whose} lowest error is that of {best.name}, which {use} the error bars"
+        if close:
+            text += f"; close to it, and not shown to be worse: {'; '.join(m.name for m in close)}"
+        sentences = [f"{text}."]
+        if far:
             errors = "; ".join(
                 f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"
-                for m in open_
+                for m in far
             )
-            text += f" Far above it, though these rows are too few to be sure: {errors}."
-        return text
+            sentences.append(f"Far above it, but too uncertain to rule out: {errors}.")
+        return sentences
 
     def record(self) -> ComparisonRecord:
         """Return it as files and reports keep it."""
@@ -238,3 +280,12 @@ class MethodComparison:
             use_error_bars=self.useful,
             recommendation=self.recommendation(),
         )
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(_quoted(name) for name in names)
+
+
+def _quoted(name: str) -> str:
+    """Return a name in quotes if it has a comma, as "linear, weighted" has."""
+    return f"'{name}'" if "," in name else name

@@ -1,4 +1,4 @@
-"""Rows and error bars of a table that somebody should look at."""
+"""Remarks on rows and error bars of a table that the user should look at."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ from biv.workflows.label_correlation import MIN_CORRELATION, label_correlation
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-RELATED_ROWS = 20_000  # rows at most of which error bars and features are correlated
-HUGE = 100.0  # times the label variance: such a label says next to nothing
-COMMON, FEW_VALUES = 0.05, 10  # share of rows with one value, where there are more values than so
+RELATED_ROWS = 20_000  # largest number of rows used for rank correlations
+HUGE = 100.0  # multiple of the label variance above which a label says next to nothing
+COMMON, FEW_VALUES = 0.05, 10  # fraction of rows with one value, in a column of more values
 FAR_OFF = 5.0  # standard deviations
 ROWS_SHOWN, COLUMNS_SHOWN = 5, 3
 
 
 class Remark(NamedTuple):
-    """Something to look at.
+    """Something in a table that the user should look at.
 
-    Attributes:
-        kind: In a word.
-        text: In a sentence.
-        rows: Where, the first few; empty if that is nowhere in particular.
+    Attributes
+    ----------
+    kind : str
+        Kind of the remark, such as "zero" or "far off".
+    text : str
+        The remark as one sentence or more, without the final mark.
+    rows : str
+        The first few rows that it is about; empty if it is about no rows in particular.
     """
 
     kind: str
@@ -45,7 +49,7 @@ class Remark(NamedTuple):
 
 
 def sample(rows: int, most: int, seed: int) -> npt.NDArray[np.int64]:
-    """All rows, or so many of them by lot, in order."""
+    """Return the positions of all rows, or of `most` random ones, in order."""
     if rows <= most:
         return np.arange(rows)
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
@@ -61,16 +65,24 @@ def remarks_on(
     *,
     seed: int,
 ) -> list[Remark]:
-    """Return what to look at.
+    """Return what the user should look at in a table.
 
-    Args:
-        table: With error bars.
-        variance: Its σ², with the median where one is unknown.
-        label_variance: Of the labels without their noise.
-        places: Rows of the table that a fit predicts without having learned from them.
-        predicted: Predictions for these rows.
-        tau2: Variance of the fit's own error.
-        seed: Of the rows that are correlated, where there are many.
+    Parameters
+    ----------
+    table : LabelledTable
+        A table with error bars.
+    variance : (N,) array
+        Its σ², with the median in place of unknown ones.
+    label_variance : float
+        Variance of the labels without their noise.
+    places : (n,) integer array
+        Positions of the rows that a fit predicts without having been trained on them.
+    predicted : (n,) array
+        Predictions for these rows.
+    tau2 : float
+        Variance of the fit's own error.
+    seed : int
+        Seed that draws the rows used for rank correlations, if there are many.
     """
     given = table.variance
     assert given is not None
@@ -90,24 +102,25 @@ def _rows(table: LabelledTable, which: Any) -> str:
 
 def _odd_values(table: LabelledTable, variance: Floats, label_variance: float) -> list[Remark]:
     finite = np.isfinite(variance)
-    found = [
-        ("unknown", np.isnan(variance), "{n} have no error bar"),
-        ("ignored", np.isinf(variance), "{n} have an infinite error bar: they are ignored"),
+    odd = [
+        ("unknown", np.isnan(variance), "{labels_have} no error bar"),
+        ("ignored", np.isinf(variance), "{labels_have} an infinite error bar, and {are} ignored"),
         (
             "zero",
             variance == 0,
-            "{n} have an error bar of 0, and are trusted as far as ε lets them: was that measured, "
-            "or does 0 stand for unknown",
+            "{labels_have} an error bar of 0, and {are} trusted as far as ε allows. Was that "
+            "measured, or does 0 stand for unknown",
         ),
         (
             "huge",
             finite & (variance > HUGE * label_variance),
-            "{n} have a σ² of more than {huge:g} times the label variance, and say next to nothing",
+            "{labels_have} a σ² of more than {huge:g} times the label variance, and {say} next to "
+            "nothing",
         ),
     ]
     return [
-        Remark(kind, text.format(n=_labels(which.sum()), huge=HUGE), _rows(table, which))
-        for kind, which, text in found
+        Remark(kind, text.format(**_numbered(which.sum()), huge=HUGE), _rows(table, which))
+        for kind, which, text in odd
         if which.any()
     ]
 
@@ -116,11 +129,18 @@ def _labels(count: Any) -> str:
     return "1 label" if count == 1 else f"{int(count):,} labels"
 
 
+def _numbered(count: Any) -> dict[str, str]:
+    """Return words of a sentence about so many labels, in singular or plural."""
+    if count == 1:
+        return {"labels_have": "1 label has", "are": "is", "say": "says"}
+    return {"labels_have": f"{_labels(count)} have", "are": "are", "say": "say"}
+
+
 def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
     known = variance[np.isfinite(variance)]
     values, counts = np.unique(known, return_counts=True)
     if len(values) == 1:
-        text = "all error bars are equal: weighting by them changes nothing"
+        text = "All error bars are equal, so weighting by them changes nothing"
         return [Remark("equal", text)]
     often = [k for k in np.argsort(-counts) if counts[k] >= max(COMMON * len(known), 3)]
     if len(values) <= FEW_VALUES or not often:
@@ -131,14 +151,14 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
     )
     more = ", ..." if len(often) > COLUMNS_SHOWN else ""
     text = (
-        f"{_labels(counts[often].sum())} share a few values of σ², where the others differ: "
-        f"{shown}{more}: do these stand for something"
+        f"{_labels(counts[often].sum())} share a few values of σ², while the others differ: "
+        f"{shown}{more}. Do these values stand for something"
     )
     return [Remark("duplicated", text, _rows(table, np.isin(variance, values[often])))]
 
 
 def _stray_labels(table: LabelledTable) -> list[Remark]:
-    """One value that many labels have, far from all others: -99 for a missing one, say."""
+    """Find one value that several labels share, far from all others, such as -99 for missing."""
     values, counts = np.unique(table.y, return_counts=True)
     if len(values) <= FEW_VALUES:
         return []
@@ -148,8 +168,8 @@ def _stray_labels(table: LabelledTable) -> list[Remark]:
         if counts[end] >= 3 and gap > np.ptp(others) / 2:
             which = table.y == values[end]
             text = (
-                f"{_labels(counts[end])} are {values[end]:g}, where all others lie between "
-                f"{others[0]:.4g} and {others[-1]:.4g}: does it stand for a missing label? Then "
+                f"{_labels(counts[end])} are {values[end]:g}, while all others lie between "
+                f"{others[0]:.4g} and {others[-1]:.4g}. If that value stands for a missing label, "
                 "leave the cell empty"
             )
             remarks.append(Remark("stray", text, _rows(table, which)))
@@ -158,27 +178,34 @@ def _stray_labels(table: LabelledTable) -> list[Remark]:
 
 def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     used = np.flatnonzero(np.isfinite(variance))
-    if len(used) < findings.MIN_JUDGED:  # of which many are correlated by chance
+    if len(used) < findings.MIN_JUDGED:  # few labels are often correlated by chance
         return []
     used = used[sample(len(used), RELATED_ROWS, seed)]
-    own = ranks(variance[used])
+    variance_ranks = ranks(variance[used])
     remarks = []
     with_label = label_correlation(table.y, variance)
     if abs(with_label) >= MIN_CORRELATION:
         way = "grow" if with_label > 0 else "shrink"
-        small, such = ("small", "√n") if with_label > 0 else ("large", "that of the logarithm")
+        extreme, example = (
+            ("small", "√n of a count n is")
+            if with_label > 0
+            else ("large", "the error bar of the logarithm of a count is")
+        )
         text = (
-            f"error bars {way} with the label (rank correlation {with_label:+.2f}). Were they "
-            f"computed from the noisy labels, as {such} of a count n is? Then labels that are "
-            f"{small} by chance get small error bars, and weighting pulls predictions their way: "
-            "let biv compare decide, or take error bars that do not follow the noise (biv docs "
+            f"The error bars {way} with the label (rank correlation {with_label:+.2f}). If they "
+            f"were computed from the noisy labels, as {example}, labels that are {extreme} by "
+            "chance get small error bars, and weighting pulls predictions their way. Then let biv "
+            "compare decide, or use error bars that do not follow the noise (see: biv docs "
             "error-bars)"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]
     encoder = FeatureEncoder.fit(frame)
     names = encoder.names(list(frame.columns))
-    ranked = [(float(own @ ranks(column)), n) for column, n in zip(encoder(frame).T, names)]  # noqa: B905
+    ranked = [
+        (float(variance_ranks @ ranks(column)), name)
+        for column, name in zip(encoder(frame).T, names)  # noqa: B905
+    ]
     ranked = sorted((r for r in ranked if abs(r[0]) >= MIN_CORRELATION), key=lambda r: -abs(r[0]))
     if ranked:
         shown = ", ".join(
@@ -186,9 +213,9 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
         )
         more = f" and {len(ranked) - COLUMNS_SHOWN} more" if len(ranked) > COLUMNS_SHOWN else ""
         message = Message(
-            "error bars go with features: {shown}{more}. Where they are large, there is less to "
-            "learn from, with weights or without. Leave out columns of the same "
-            "measurement, such as another error bar or an end of its interval ({ignore})",
+            "The error bars are correlated with features: {shown}{more}. Where error bars are "
+            "large, there is less to learn from, with or without weights. Leave out columns of the "
+            "same measurement, such as another error bar or an end of its interval ({ignore})",
             shown=shown,
             more=more,
             ignore=Setting("ignore"),
@@ -208,9 +235,11 @@ def _far_off(
     worst = worst[off[worst] > FAR_OFF]
     if not len(worst):
         return []
+    count = int((off > FAR_OFF).sum())
+    are, them = ("is", "it") if count == 1 else ("are", "them")
     text = (
-        f"{_labels((off > FAR_OFF).sum())} of {len(off):,}: more than {FAR_OFF:g} standard "
-        f"deviations from what a fit without them predicts, up to {off.max():.1f}"
+        f"{count:,} of {len(off):,} labels {are} more than {FAR_OFF:g} standard deviations away "
+        f"from a prediction that did not use {them} (at most {off.max():.1f})"
     )
-    more = ", ..." if (off > FAR_OFF).sum() > ROWS_SHOWN else ""
+    more = ", ..." if count > ROWS_SHOWN else ""
     return [Remark("far off", text, table.where(*places[worst]) + more)]
