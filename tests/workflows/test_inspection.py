@@ -201,7 +201,9 @@ def test_of_few_rows_there_is_no_verdict(tmp_path, rows):
     found = seen(columns(rows), tmp_path)
     assert found.finding.kind == "few"
     assert not any(kind.startswith("related") for kind in kinds(found))
-    assert "at least 100 are needed" in " ".join(report.text(found).split())
+    text = " ".join(report.text(found).split())
+    assert text.startswith("Verdict: There are too few labels to tell whether the error bars are")
+    assert f"needs at least 100 labels with an error bar; got {rows}." in text
 
 
 def test_error_bars_of_few_repeats_are_asked_about(tmp_path):

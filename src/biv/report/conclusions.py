@@ -31,6 +31,7 @@ IMPOSSIBLE = 3.0  # standard errors above 1 from which an R² is no accident
 SENTENCE_END = re.compile(r"(?<=[.?]) (?=[A-Z0-9-])")
 
 ABOUT_ERROR_BARS = {  # by the kind of the finding
+    "few": "There are too few labels to tell whether the error bars are right.",
     "equal": "All error bars are equal, so weighting by them changes nothing.",
     "undecided": "It is undecided whether the error bars are right.",
     "consistent": "The error bars look right.",
@@ -171,7 +172,7 @@ def parts_of_finding(
 ) -> tuple[str, list[str], list[str]]:
     """Return what a finding means, what it rests on, and what it advises; each may be empty.
 
-    The last two are empty if the recommendation of a comparison already contains the finding.
+    The last two are empty if the recommendation of a comparison already says the same.
     """
     if finding is None:
         return "", [], []
@@ -180,10 +181,10 @@ def parts_of_finding(
         first = f"The column of {first}"
     elif re.match("[a-z]+ ", first):
         first = first[0].upper() + first[1:]
-    if finding.kind == "few":
-        return first, [], []
     about = ABOUT_ERROR_BARS[finding.kind]
-    if comparison is not None and finding.text in comparison.recommendation:
+    if comparison is not None and (
+        finding.kind == "few" or finding.text in comparison.recommendation
+    ):
         return about, [], []
     if finding.kind == "equal":
         return about, ["Residuals cannot show whether their size is right."], []
@@ -290,7 +291,7 @@ def which_labels_count(
     )
     text = f"{related}, so the weighted scores describe one end of the labels more than the other."
     if kind == "follows":
-        return [f"{text} {pulled.capitalize()}."]
+        return [f"{text} With such error bars, {pulled}."]
     return [
         f"{text} If σ was computed from the noisy labels, as √n of a count n is, {pulled} "
         "(see: biv docs error-bars)."
