@@ -1,8 +1,8 @@
-"""Epsilon: how large the minimum variance in 1/(σ²+ε) is, and who decides it.
+"""Policies that choose ε in the weights 1/(σ²+ε).
 
-Three policies: :class:`Fixed` (a number in the units of the variance), :class:`Relative` (a share
-of the variance of the labels) and :class:`MinimumBatchSize` (as little as keeps the effective batch
-size from falling below a floor).
+There are three policies. :class:`Fixed` is a number in the units of the variance. :class:`Relative`
+is a fraction of the variance of the labels. :class:`MinimumBatchSize` chooses, for each batch, the
+smallest ε with which the effective batch size is large enough.
 """
 
 from __future__ import annotations
@@ -21,63 +21,79 @@ from biv._utils.arrays import Array
 from biv._utils.pages import argument_hint, errors_point_to
 from biv.losses import weights
 
-MARGIN_OF_ROOM = 1e-4  # for rounding, at most this share of what ε can add to a size
-SIZE_TOLERANCE = 1e-6  # a size counts as reached at size·(1 − SIZE_TOLERANCE)
+ROUNDING_MARGIN = 1e-4  # upper limit of the margin for rounding, as a fraction of what ε can add
+SIZE_TOLERANCE = 1e-6  # a size is reached at size·(1 − SIZE_TOLERANCE)
 
 
 def epsilon_for_batch_size(
     variance: Array, size: float, dim: int | Sequence[int] | None = None
 ) -> Array:
-    r"""The smallest ε at which the effective batch size is at least `size`.
+    r"""Find the smallest ε with which the effective batch size (EBS) is at least `size`.
 
     .. math:: \epsilon^* = \min \{\epsilon \ge 0 :
               \mathrm{EBS}(1/(\sigma^2+\epsilon)) \ge \mathrm{size}\,(1 - 10^{-6})\}
 
-    EBS is non-decreasing in ε and tends to the number of finite variances, so the root is bracketed
-    and bisected; at any scale of the variances, zeros and infinities among them.
+    Parameters
+    ----------
+    variance : ndarray or Tensor of any shape
+        Noise variance σ² >= 0 of each label, in squared units of y. Labels of infinite variance do
+        not count.
+    size : float
+        Requested effective batch size, in labels, at most the number of finite variances.
+    dim : int or sequence of int, default=None
+        Dimension or dimensions that make up one batch; None means all of them. Set it if the array
+        holds several batches: each gets its own ε.
 
-    Args:
-        variance: σ² >= 0, an array or a tensor; elements of infinite variance do not count.
-        size: The effective batch size wanted, at most the number of finite variances.
-        dim: The dimension or dimensions that make up one batch; all of them by default. Every batch
-            along the other dimensions gets an ε of its own.
+    Returns
+    -------
+    ndarray or Tensor
+        ε in the units of `variance`, of the same type, with the dimensions `dim` removed. It is 0
+        if the size is reached without ε.
 
-    Returns:
-        ε in the units of `variance`, of its kind; 0 where the size is reached without.
+    Raises
+    ------
+    ValueError
+        If no ε reaches `size` in some batch, a variance is negative or NaN, or ε overflows.
 
-    Raises:
-        ValueError: No ε reaches `size` in some batch.
+    Notes
+    -----
+    The effective batch size does not decrease as ε grows, and tends to the number of finite
+    variances. The root is bracketed and found by bisection, at any scale of the variances.
 
-    Identities: scaling σ² scales ε; equal variances, or size <= 1, give 0.
+    Identities:
 
-    Example:
-        >>> import numpy as np
-        >>> variance = np.array([0.0, 1.0, 2.0, 4.0])
-        >>> epsilon = epsilon_for_batch_size(variance, 3)
-        >>> round(float(epsilon), 3)
-        1.059
-        >>> w = weights.inverse_variance_weights(variance, epsilon)
-        >>> round(float(weights.effective_batch_size(w)), 3)
-        3.0
+    - Multiplying σ² by c multiplies ε by c.
+    - If all variances are equal, or size <= 1, ε is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> variance = np.array([0.0, 1.0, 2.0, 4.0])
+    >>> epsilon = epsilon_for_batch_size(variance, 3)
+    >>> round(float(epsilon), 3)
+    1.059
+    >>> w = weights.inverse_variance_weights(variance, epsilon)
+    >>> round(float(weights.effective_batch_size(w)), 3)
+    3.0
     """
     tensor = arrays.to_variances("variance", variance)
     tensor = tensor.reshape(1) if tensor.ndim == 0 else tensor
-    wanted = validation.real_number("size", size, validation.POSITIVE)
+    requested = validation.real_number("size", size, validation.POSITIVE)
     dims = weights.reduced_dims(dim, tensor.ndim)
     if validation.values_are_readable():
-        _require_reachable(wanted, tensor.isfinite().sum(dims))
-    found = _solve(tensor, dims, size=wanted)
-    if validation.values_are_readable() and bool(found.isinf().any()):
+        _check_reachable(requested, tensor.isfinite().sum(dims))
+    epsilon = _solve(tensor, dims, size=requested)
+    if validation.values_are_readable() and bool(epsilon.isinf().any()):
         raise ValueError(
-            f"variance must be small enough for epsilon to be finite in {found.dtype}; got up to "
+            f"variance must be small enough for epsilon to be finite in {epsilon.dtype}; got up to "
             f"{float(tensor[tensor.isfinite()].max()):g}: choose another unit or a wider dtype"
         )
-    result: Array = arrays.to_kind_of(variance, found)
+    result: Array = arrays.to_kind_of(variance, epsilon)
     return result
 
 
-def _require_reachable(size: float | Tensor, available: Tensor) -> None:
-    # A size within the tolerance of the count is reached by some ε; more is not.
+def _check_reachable(size: float | Tensor, available: Tensor) -> None:
+    # Some ε reaches a size within the tolerance of the count, and none reaches a larger size.
     unreachable = available <= size * (1 - SIZE_TOLERANCE)
     if bool(unreachable.any()):
         batch = f" in batch {tuple(unreachable.nonzero()[0].tolist())}" if available.ndim else ""
@@ -95,37 +111,38 @@ def _solve(
     size: float | Tensor = math.inf,
     fraction: float = 1.0,
 ) -> Tensor:
-    """Bracket and bisect, for min(size, fraction of all); so no size is out of reach."""
+    """Return the smallest ε that reaches min(size, fraction · number of finite variances)."""
     dtype = arrays.at_least_float32(variance.dtype)
     if 0 in (variance.shape[d] for d in dims):
         return variance.sum(dims).to(dtype)
-    # float64, which Apple's GPUs do not have: there the CPU does it.
+    # The search needs float64. Apple's GPUs do not have it, so that the CPU searches for them.
     device = torch.device("cpu") if variance.device.type == "mps" else variance.device
-    exact = variance.to(device, torch.float64) + 0.0  # of −0.0, the reciprocal is negative
+    exact = variance.to(device, torch.float64) + 0.0  # turns -0.0, whose reciprocal is -inf, into 0
     finite = exact.isfinite()
     count = finite.sum(dims, keepdim=True).double()
     scale = torch.where(finite, exact, 0.0).amax(dims, keepdim=True)
-    # In units of the largest finite variance every scale is the same problem.
+    # In units of the largest finite variance, the problem is the same at every scale.
     relative = torch.where(finite, exact / torch.where(scale > 0, scale, 1.0), torch.inf)
-    # A few units in the last place more than asked for, lest rounding leave it just unreached; but
-    # where the size is the count or nearly so, little more is a much larger ε.
-    wanted = (count * fraction).clamp(max=size)
-    margin = min(16 * torch.finfo(dtype).eps, SIZE_TOLERANCE / 2)
-    room = (count / wanted.clamp(min=1e-300) - 1.0 + SIZE_TOLERANCE) * MARGIN_OF_ROOM
-    goal = wanted * (1.0 - SIZE_TOLERANCE + room.clamp(max=margin))
+    # The goal is a few units in the last place above the requested size, so that rounding does not
+    # leave the size unreached. If the size is close to the count, the margin must be smaller,
+    # because a slightly larger size would then need a much larger ε.
+    requested = (count * fraction).clamp(max=size)
+    largest_margin = min(16 * torch.finfo(dtype).eps, SIZE_TOLERANCE / 2)
+    margin = (count / requested.clamp(min=1e-300) - 1.0 + SIZE_TOLERANCE) * ROUNDING_MARGIN
+    goal = requested * (1.0 - SIZE_TOLERANCE + margin.clamp(max=largest_margin))
 
     smallest = relative.amin(dims, keepdim=True)
 
     def reached(epsilon: Tensor) -> Tensor:
-        share = (smallest + epsilon) / (relative + epsilon)  # Kish's w / max(w), for ε > 0
-        total, squares = share.sum(dims, keepdim=True), share.square().sum(dims, keepdim=True)
+        ratio = (smallest + epsilon) / (relative + epsilon)  # w / max(w), for ε > 0
+        total, squares = ratio.sum(dims, keepdim=True), ratio.square().sum(dims, keepdim=True)
         return total.square() >= goal * squares
 
-    # Kantorovich: EBS >= N·4Mm/(M+m)² for weights in [m, M]. Here M/m <= 1 + 1/ε, hence
-    # EBS/N >= 1 − 1/(4ε²), and this `high` asks for twice the ε that suffices.
+    # By Kantorovich's inequality, EBS >= N·4Mm/(M+m)² for weights in [m, M]. Here M/m <= 1 + 1/ε,
+    # hence EBS/N >= 1 − 1/(4ε²). This `high` is twice the ε that suffices.
     slack = (count / goal - 1.0).clamp(min=SIZE_TOLERANCE / 4)
     high = 1.0 / slack.sqrt() + 1.0
-    # So far below the smallest positive variance, ε changes no weight by a digit that counts.
+    # An ε this far below the smallest positive variance changes no weight within its precision.
     positive = torch.where(relative > 0, relative, 1.0).amin(dims, keepdim=True)
     low = (positive * 1e-20).clamp(min=1e-290, max=1.0)
     root = search.smallest_where(reached, low, high)
@@ -135,42 +152,70 @@ def _solve(
 
 
 class EpsilonPolicy(ABC):
-    """Decides ε for everything that shares one normaliser: a batch, a window, all ranks.
+    """Base class of the policies that choose ε for all labels that share one normaliser.
 
-    One of your own has to say :meth:`resolve`.
+    These are the labels of a batch, of a window, or of all ranks. To write another policy, derive
+    from this class and implement :meth:`resolve`.
 
-    Example:
-        >>> class Median(EpsilonPolicy):
-        ...     def resolve(self, variance):
-        ...         return variance[variance.isfinite()].median()
-        >>> Median().resolve(torch.tensor([1.0, 2.0, 4.0, torch.inf]))
-        tensor(2.)
+    Attributes
+    ----------
+    reads_batch : bool, default=True
+        Whether ε depends on the variances. Set it to False if it does not, so that ranks need not
+        exchange their variances.
+
+    Examples
+    --------
+    >>> class Median(EpsilonPolicy):
+    ...     def resolve(self, variance):
+    ...         return variance[variance.isfinite()].median()
+    >>> Median().resolve(torch.tensor([1.0, 2.0, 4.0, torch.inf]))
+    tensor(2.)
     """
 
     reads_batch: ClassVar[bool] = True
-    """Whether ε depends on the variances; if so, ranks must exchange them."""
 
     @abstractmethod
     def resolve(self, variance: Tensor) -> float | Tensor:
-        """ε, given every variance that shares the normaliser, +inf at elements not used."""
+        """Return ε, in the units of `variance`.
+
+        Parameters
+        ----------
+        variance : Tensor of any shape
+            Variances σ² of all labels that share the normaliser; +inf for unused labels.
+
+        Returns
+        -------
+        float or Tensor of shape ()
+            ε >= 0.
+        """
 
     def check(self, variance: Tensor) -> None:  # noqa: B027
-        """Raise if these variances cannot be served; called where arguments are validated."""
+        """Raise ValueError if ε cannot be chosen; called if arguments are validated."""
 
 
 @dataclass(frozen=True)
 class Fixed(EpsilonPolicy):
     """The same ε for every batch.
 
-    Args:
-        value: ε >= 0, **absolute**: in the units of the variance. 0.05 suits labels of unit
-            variance; for others see :class:`Relative`.
+    Parameters
+    ----------
+    value : float or Tensor of shape ()
+        ε >= 0, **absolute**: in the units of the variance. 0.05 suits labels of unit variance; for
+        other labels see :class:`Relative`.
 
-    Identity: a loss takes the number itself for the same.
+    Raises
+    ------
+    ValueError
+        If the value is negative, infinite or NaN.
 
-    Example:
-        >>> Fixed(0.05).resolve(torch.ones(8))
-        0.05
+    Notes
+    -----
+    Identity: passing the number itself to a loss has the same effect.
+
+    Examples
+    --------
+    >>> Fixed(0.05).resolve(torch.ones(8))
+    0.05
     """
 
     value: float | Tensor
@@ -181,28 +226,42 @@ class Fixed(EpsilonPolicy):
         object.__setattr__(self, "value", value)
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
-        """ε as given."""
+        """Return the value."""
         return self.value
 
 
 @dataclass(frozen=True)
 class Relative(EpsilonPolicy):
-    """A share of the variance of the labels: ε = fraction × label variance.
+    r"""A fraction of the variance of the labels, :math:`\epsilon = \mathrm{fraction} \cdot V`.
 
-    The bridge between a number that suits labels of unit variance (the paper's 0.05) and labels in
-    units of their own.
+    Use it if a number that suits labels of unit variance, such as the paper's 0.05, shall apply to
+    labels in another unit.
 
-    Args:
-        fraction: >= 0.
-        label_variance: The variance of the clean labels, or an estimate of it such as
-            :func:`biv.metrics.label_variance`.
+    Parameters
+    ----------
+    fraction : float
+        ε as a fraction of the label variance, >= 0, without unit.
+    label_variance : float
+        Variance V >= 0 of the true labels, in squared label units.
+        :func:`biv.metrics.label_variance` estimates it.
 
-    Identities: the ε of ``Fixed(fraction * label_variance)``; with labels scaled to unit variance
-    (:class:`biv.preprocessing.LabelScaler`), ε = fraction does the same.
+    Raises
+    ------
+    ValueError
+        If a number is negative, infinite or NaN, or the product overflows.
 
-    Example:
-        >>> Relative(0.05, label_variance=400.0).resolve(torch.ones(8))
-        20.0
+    Notes
+    -----
+    Identities:
+
+    - It equals ``Fixed(fraction * label_variance)``.
+    - If the labels are scaled to unit variance with :class:`biv.preprocessing.LabelScaler`, the
+      number `fraction` has the same effect.
+
+    Examples
+    --------
+    >>> Relative(0.05, label_variance=400.0).resolve(torch.ones(8))
+    20.0
     """
 
     fraction: float
@@ -222,32 +281,49 @@ class Relative(EpsilonPolicy):
             )
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
-        """Fraction × label variance."""
+        """Return fraction × label variance."""
         return self.fraction * self.label_variance
 
 
 @dataclass(frozen=True)
 class MinimumBatchSize(EpsilonPolicy):
-    """As little ε as keeps the effective batch size from falling below a floor.
+    """The smallest ε with which the effective batch size reaches a minimum.
 
-    Args:
-        size: The floor in elements. A batch with fewer usable elements (the last one of an epoch,
-            say) is an error that says so; with ``validate_args=False``, while compiling and inside
-            `torch.func`, such a batch gets as large an effective size as it can have.
-        fraction: The floor as a share, in (0, 1], of the elements used; no batch is too small.
+    Parameters
+    ----------
+    size : float, default=None
+        Minimum effective batch size, >= 1, in labels. Set either it or `fraction`.
+    fraction : float, default=None
+        Minimum effective batch size as a fraction, in (0, 1], of the labels used in the batch. Set
+        it instead of `size` if batches differ in size.
 
-    The sizes are those of the weights 1/(σ²+ε) alone, over the elements used; `sample_weight` does
-    not enter.
+    Raises
+    ------
+    ValueError
+        If both or none of `size` and `fraction` are set, or one is out of range.
 
-    Identities: ε is :func:`biv.epsilon_for_batch_size` of the batch; scaling σ² scales it; equal
-    variances give 0; of N usable elements, `fraction` does what a size of fraction × N would.
+    Notes
+    -----
+    The effective batch size is that of the weights 1/(σ²+ε) of the labels used; `sample_weight` is
+    ignored.
 
-    Example:
-        >>> variance = torch.tensor([0.0, 1.0, 2.0, 4.0], dtype=torch.float64)
-        >>> round(float(MinimumBatchSize(3).resolve(variance)), 3)
-        1.059
-        >>> round(float(MinimumBatchSize(fraction=0.75).resolve(variance)), 3)
-        1.059
+    With `size`, a batch with fewer usable labels is an error, as may be the last batch of an epoch.
+    With ``validate_args=False``, while compiling, and inside `torch.func`, such a batch instead
+    gets the largest effective batch size that it can have.
+
+    Identities:
+
+    - ε is :func:`biv.epsilon_for_batch_size` of the batch.
+    - Multiplying σ² by c multiplies ε by c, and equal variances give 0.
+    - In a batch of N usable labels, `fraction` is equivalent to a `size` of fraction × N.
+
+    Examples
+    --------
+    >>> variance = torch.tensor([0.0, 1.0, 2.0, 4.0], dtype=torch.float64)
+    >>> round(float(MinimumBatchSize(3).resolve(variance)), 3)
+    1.059
+    >>> round(float(MinimumBatchSize(fraction=0.75).resolve(variance)), 3)
+    1.059
     """
 
     size: float | None = None
@@ -265,16 +341,16 @@ class MinimumBatchSize(EpsilonPolicy):
             if size < 1:
                 raise ValueError(
                     f"size must be a finite number >= 1; got {size:g}: "
-                    f"for a share of the batch use fraction={size:g}"
+                    f"for a fraction of the batch use fraction={size:g}"
                 )
             object.__setattr__(self, "size", size)
         else:
-            share = validation.Range(0.0, open_below=True, limit=1.0, closed=True)
-            fraction = float(validation.real_number("fraction", self.fraction, share))
+            allowed = validation.Range(0.0, open_below=True, limit=1.0, closed=True)
+            fraction = float(validation.real_number("fraction", self.fraction, allowed))
             object.__setattr__(self, "fraction", fraction)
 
     def resolve(self, variance: Tensor) -> float | Tensor:
-        """The smallest ε that keeps the floor."""
+        """Return the smallest ε that reaches the minimum."""
         flat = variance.flatten()
         if self.size is not None:
             return _solve(flat, (0,), size=self.size)
@@ -282,23 +358,25 @@ class MinimumBatchSize(EpsilonPolicy):
         return _solve(flat, (0,), fraction=self.fraction)
 
     def check(self, variance: Tensor) -> None:
-        """Raise if the batch, not being empty, has fewer usable elements than `size`."""
+        """Raise ValueError if a batch that is not empty has fewer usable labels than `size`."""
         available = variance.isfinite().sum()
         if self.size is not None and 0 < available <= self.size * (1 - SIZE_TOLERANCE):
             raise ValueError(
-                f"MinimumBatchSize(size={self.size:g}) needs at least as many usable elements; "
+                f"MinimumBatchSize(size={self.size:g}) needs at least that many usable labels; "
                 f"got {int(available)} in this batch: use MinimumBatchSize(fraction=...), "
                 f"a smaller size, or drop the incomplete batch{argument_hint('epsilon')}"
             )
 
 
 def as_policy(epsilon: float | Tensor | EpsilonPolicy) -> EpsilonPolicy:
-    """A policy as it is; a number as :class:`Fixed`."""
+    """Return a policy unchanged, and a number as :class:`Fixed`."""
     if isinstance(epsilon, EpsilonPolicy):
         return epsilon
     try:
         return Fixed(epsilon)
     except TypeError as error:
         page = argument_hint("epsilon")
-        said = f"{str(error).removesuffix(page)}: or give a policy"
-        raise TypeError(f"{said}, MinimumBatchSize(fraction=0.5) say{page}") from None
+        message = str(error).removesuffix(page)
+        raise TypeError(
+            f"{message}: pass a number or a policy such as MinimumBatchSize(fraction=0.5){page}"
+        ) from None

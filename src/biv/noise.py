@@ -1,7 +1,7 @@
-"""Noise on labels: distributions P(σ²) of the variance, and labels drawn with it.
+"""Simulated noise: distributions P(σ²) of the noise variance, and noisy labels.
 
-Labels are corrupted in two steps: draw σ² ~ P, then ỹ ~ N(y, σ²). Everything draws from the
-`numpy.random.Generator` it is given, and returns NumPy arrays.
+To simulate noisy labels, draw σ² from a distribution P, and then ỹ from N(y, σ²). All functions
+draw from the `numpy.random.Generator` that is passed, and return NumPy arrays.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy.typing as npt
 from biv._utils import arrays, validation
 from biv._utils.arrays import FloatArray
 
-MAX_DRAWN = 2**40  # at a time: 8 TiB
-LARGEST_MEAN = 1e150  # of σ²; the smallest is the reciprocal
-ROUNDING = 1e-12  # V_max computed by the caller may miss ours by a digit
+MAX_DRAWN = 2**40  # largest number of values drawn at a time, which take 8 TiB
+LARGEST_MEAN = 1e150  # largest mean of σ²; its reciprocal is the smallest one
+ROUNDING = 1e-12  # relative tolerance for a V_max that the caller has computed
 
 
 def _number(name: str, value: object, allowed: validation.Range, why: str = "") -> float:
@@ -30,11 +30,11 @@ def _number(name: str, value: object, allowed: validation.Range, why: str = "") 
 
 
 def _mean(value: object) -> float:
-    """A mean variance whose square is an ordinary number, or 0."""
+    """Check a mean variance, whose square must neither overflow nor underflow."""
     mean = _number("mean", value, validation.NON_NEGATIVE)
     if mean and not 1 / LARGEST_MEAN <= mean <= LARGEST_MEAN:
         raise ValueError(
-            f"mean must be 0 or in [{1 / LARGEST_MEAN:g}, {LARGEST_MEAN:g}], for its square to be "
+            f"mean must be 0 or in [{1 / LARGEST_MEAN:g}, {LARGEST_MEAN:g}], so that its square is "
             f"finite and above 0; got {mean:g}"
         )
     return mean
@@ -45,42 +45,56 @@ def _up_to(limit: float) -> validation.Range:
 
 
 class NoiseModel(Protocol):
-    """A distribution P(σ²) with support on σ² >= 0."""
+    """Interface of the distributions P(σ²), whose support is a part of σ² >= 0."""
 
     @property
     def mean(self) -> float:
-        """μ_P, the expected variance of the noise."""
+        """Expected noise variance μ_P, in squared label units."""
 
     @property
     def variance(self) -> float:
-        """The variance of σ² itself."""
+        """Variance of σ² itself, in label units to the fourth power."""
 
     @property
     def support(self) -> tuple[float, float]:
-        """The smallest interval that σ² lies in."""
+        """Smallest interval that contains σ², in squared label units."""
 
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """Independent draws of σ²."""
+        """Return `n` independent draws of σ², or an array of the shape `n`."""
 
 
 @dataclass(frozen=True, init=False)
 class Uniform:
-    r"""σ² uniform on [a, b], by its mean and variance: :math:`a, b = \mu \mp \sqrt{3V}`.
+    r"""Uniform distribution of σ² on [a, b], with :math:`a, b = \mu \mp \sqrt{3V}`.
 
-    Args:
-        mean: μ >= 0.
-        variance: V, at most :math:`V_{\max} = \mu^2/3`, where a = 0 and b = 2μ.
-        spread: V / V_max in [0, 1], instead of `variance`.
+    Parameters
+    ----------
+    mean : float
+        Mean μ >= 0 of σ², in squared label units.
+    variance : float, default=None
+        Variance V of σ², in label units to the fourth power. It is at most
+        :math:`V_{\max} = \mu^2/3`, for which a = 0 and b = 2μ. Set either it or `spread`.
+    spread : float, default=None
+        V / V_max, in [0, 1]. Set it instead of `variance` if the distribution shall have the same
+        shape whatever its mean is.
 
+    Raises
+    ------
+    ValueError
+        If both or none of `variance` and `spread` are set, or a number is out of range.
+
+    Notes
+    -----
     Identities: μ = (a + b)/2 and V = (b − a)²/12.
 
-    Example:
-        >>> Uniform(20_000, spread=1.0).support
-        (0.0, 40000.0)
-        >>> Uniform(3.0, variance=0.0).support
-        (3.0, 3.0)
+    Examples
+    --------
+    >>> Uniform(20_000, spread=1.0).support
+    (0.0, 40000.0)
+    >>> Uniform(3.0, variance=0.0).support
+    (3.0, 3.0)
     """
 
     mean: float
@@ -96,7 +110,7 @@ class Uniform:
                 f"give exactly one of variance and spread; got variance={variance}, spread={spread}"
             )
         if variance is not None:
-            v = _number("variance", variance, _up_to(largest), "mean²/3 at most, where a is 0")
+            v = _number("variance", variance, _up_to(largest), "at most mean²/3, where a is 0")
         else:
             v = largest * _number("spread", spread, _up_to(1.0))
         object.__setattr__(self, "mean", mu)
@@ -104,36 +118,52 @@ class Uniform:
 
     @property
     def support(self) -> tuple[float, float]:
-        """(a, b)."""
+        """Interval (a, b), in squared label units."""
         half_width = min(math.sqrt(3 * self.variance), self.mean)
         return self.mean - half_width, self.mean + half_width
 
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """`n` independent draws of σ²; a tuple is a shape."""
+        """Return `n` independent draws of σ², or an array of the shape `n`."""
         low, high = self.support
         return validation.generator(generator).uniform(low, high, _shape(n))
 
 
 @dataclass(frozen=True)
 class BinaryUniform:
-    r"""Two regimes: with probability p, σ² ~ U(0, 1); else σ² uniform about a high mean.
+    r"""Mixture of two uniform distributions of σ², one low and one high.
 
-    The high regime has mean :math:`\mu_h = (\mu - p/2) / (1 - p)`, so that the whole has mean μ.
+    With probability p, σ² is drawn from U(0, 1); otherwise it is uniform with mean :math:`\mu_h`
+    and variance :math:`V_h`. The mixture has mean μ because :math:`\mu_h = (\mu - p/2) / (1 - p)`.
 
-    Args:
-        p: Probability of the low-noise regime, in [0, 1).
-        mean: μ, of the whole; at least p/2.
-        high_variance: V_h, of σ² within the high regime; at most :math:`\mu_h^2/3`.
+    Parameters
+    ----------
+    p : float
+        Probability of low noise, in [0, 1).
+    mean : float
+        Mean μ of the mixture, at least p/2, in squared label units.
+    high_variance : float, default=0.0
+        Variance V_h of σ² within the high part, at most :math:`\mu_h^2/3`, in label units to the
+        fourth power. Raise it if the noisy labels shall not all have the same σ².
 
-    Identities: :math:`\mu = p/2 + (1 - p)\,\mu_h`; p = 0 is :class:`Uniform` of mean μ and variance
-    V_h.
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
 
-    Example:
-        >>> noise = BinaryUniform(0.5, mean=2000)
-        >>> noise.high.mean, noise.support
-        (3999.5, (0.0, 3999.5))
+    Notes
+    -----
+    Identities:
+
+    - :math:`\mu = p/2 + (1 - p)\,\mu_h`.
+    - With p = 0, it is :class:`Uniform` of mean μ and variance V_h.
+
+    Examples
+    --------
+    >>> noise = BinaryUniform(0.5, mean=2000)
+    >>> noise.high.mean, noise.support
+    (3999.5, (0.0, 3999.5))
     """
 
     p: float
@@ -145,7 +175,7 @@ class BinaryUniform:
     def __post_init__(self) -> None:
         p = _number("p", self.p, validation.Range(0.0, limit=1.0))
         least = p * self.low.mean
-        mean = _number("mean", self.mean, validation.Range(least), "p/2 at least, where μ_h is 0")
+        mean = _number("mean", self.mean, validation.Range(least), "at least p/2, where μ_h is 0")
         mean = _mean(mean)
         high_mean = (mean - least) / (1 - p)
         v = _number("high_variance", self.high_variance, _up_to(high_mean**2 / 3), "at most μ_h²/3")
@@ -156,23 +186,23 @@ class BinaryUniform:
 
     @property
     def variance(self) -> float:
-        """Of both regimes together, p (1/12 + 1/4) + (1−p) (V_h + μ_h²) − μ²."""
+        """Variance of σ², p (1/12 + 1/4) + (1−p) (V_h + μ_h²) − μ²."""
         low, high = self.low, self.high
-        # About the common mean, which loses no digits to the difference of large squares.
+        # Computed about the common mean, because a difference of large squares would lose digits.
         return self.p * (low.variance + (low.mean - self.mean) ** 2) + (1 - self.p) * (
             high.variance + (high.mean - self.mean) ** 2
         )
 
     @property
     def support(self) -> tuple[float, float]:
-        """From the lower to the upper end of the two regimes together."""
+        """Smallest interval that contains both parts, in squared label units."""
         low, high = self.high.support
         return (min(0.0, low), max(1.0, high)) if self.p > 0 else (low, high)
 
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """`n` independent draws of σ²; a tuple is a shape."""
+        """Return `n` independent draws of σ², or an array of the shape `n`."""
         shape = _shape(n)
         is_low = validation.generator(generator).random(shape) < self.p
         low, high = self.low.sample(shape, generator), self.high.sample(shape, generator)
@@ -181,22 +211,36 @@ class BinaryUniform:
 
 @dataclass(frozen=True)
 class Gamma:
-    r"""σ² ~ Gamma with shape α and rate α/μ: mean μ, variance μ²/α.
+    r"""Gamma distribution of σ² with mean μ and variance μ²/α.
 
     .. math:: P(\sigma^2) = \frac{(\alpha/\mu)^\alpha}{\Gamma(\alpha)}\,
               (\sigma^2)^{\alpha - 1}\, e^{-\alpha \sigma^2/\mu}, \qquad \sigma^2 > 0
 
-    The smaller α, the more labels have almost no noise, and the noisier the rest.
+    The smaller α is, the more labels have almost no noise, and the noisier are the others.
 
-    Args:
-        alpha: α > 0.
-        mean: μ > 0.
+    Parameters
+    ----------
+    alpha : float
+        Shape α > 0, without unit.
+    mean : float
+        Mean μ > 0 of σ², in squared label units.
 
-    Identities: α = 1 is the exponential distribution, of variance μ²; scaling μ scales every draw.
+    Raises
+    ------
+    ValueError
+        If a number is not positive, or the variance μ²/α overflows.
 
-    Example:
-        >>> Gamma(alpha=0.5, mean=2.0).variance
-        8.0
+    Notes
+    -----
+    Identities:
+
+    - With α = 1, it is the exponential distribution, whose variance is μ².
+    - Multiplying μ by c multiplies every draw by c.
+
+    Examples
+    --------
+    >>> Gamma(alpha=0.5, mean=2.0).variance
+    8.0
     """
 
     alpha: float
@@ -216,44 +260,64 @@ class Gamma:
 
     @property
     def variance(self) -> float:
-        """μ²/α."""
+        """Variance of σ², μ²/α, in label units to the fourth power."""
         return self.mean**2 / self.alpha
 
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """`n` independent draws of σ²; a tuple is a shape."""
+        """Return `n` independent draws of σ², or an array of the shape `n`."""
         return validation.generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
 
 
 def corrupt(
     y: npt.ArrayLike, variance: npt.ArrayLike, generator: np.random.Generator
 ) -> FloatArray:
-    r"""Noisy labels, ỹ ~ N(y, σ²).
+    r"""Draw noisy labels, ỹ ~ N(y, σ²).
 
     .. math:: \tilde y_k = y_k + \sigma_k z_k, \qquad z_k \sim N(0, 1) \text{ independent}
 
-    Args:
-        y: The true labels, of any shape.
-        variance: σ² of each, of the same shape, or (N, 1) beside (N, D).
-        generator: Where the noise is drawn from.
+    Parameters
+    ----------
+    y : array-like of any shape
+        True labels, in label units. NaN marks a missing label.
+    variance : array-like of the shape of `y`, or (N, 1) for (N, D)
+        Noise variance σ² of each label, in squared label units.
+    generator : numpy.random.Generator
+        Source of the noise.
 
-    Returns:
-        ỹ, of the shape and floating-point dtype of `y`; NaN, a missing label, where σ² is infinite:
-        nothing of y is left there.
+    Returns
+    -------
+    ndarray
+        Noisy labels ỹ, of the shape and floating-point dtype of `y`. NaN, a missing label, where σ²
+        is infinite.
 
-    Identities: σ² = 0 gives y; with one seed, adding a number to y adds it to ỹ, and scaling y by
-    c > 0 and σ² by c² scales ỹ by c.
+    Raises
+    ------
+    TypeError
+        If `generator` is not a NumPy generator.
+    ValueError
+        If shapes differ, a label is infinite, a variance is negative or NaN, or ỹ overflows.
 
-    Example:
-        >>> import numpy as np
-        >>> corrupt(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.random.default_rng(0))
-        array([1., 2.])
+    Notes
+    -----
+    Identities:
+
+    - σ² = 0 gives y.
+    - With the same seed, adding a number to y adds it to ỹ.
+    - With the same seed, multiplying y by c > 0 and σ² by c² multiplies ỹ by c.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> corrupt(np.array([1.0, 2.0]), np.array([0.0, 4.0]), np.random.default_rng(0)).round(3)
+    array([1.   , 1.736])
     """
-    clean, given = arrays.to_tensor("y", y).detach(), arrays.to_variances("variance", variance)
+    clean = arrays.to_tensor("y", y).detach()
+    checked = arrays.to_variances("variance", variance)
     labels = arrays.to_float_array("y", clean)
     validation.check_elements("y", clean, ~clean.isinf(), "finite, or NaN where it is missing")
-    sigma2 = arrays.to_float_array("variance", validation.expanded("variance", given, "y", clean))
+    sigma2 = arrays.to_float_array("variance", validation.expanded("variance", checked, "y", clean))
     noise = validation.generator(generator).standard_normal(labels.shape)
     known = np.isfinite(sigma2)
     noisy = labels + np.sqrt(np.where(known, sigma2, 0.0)) * noise
@@ -261,52 +325,73 @@ def corrupt(
 
 
 def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator) -> FloatArray:
-    r"""Variances that are themselves misjudged.
+    r"""Draw wrong variances, as if the noise of each label had been misjudged.
 
     .. math:: \tilde\sigma^2 = |\sigma^2 + \delta|, \quad
               \delta \sim N\left(0, (\sqrt{D_v}\,\sigma^2/3)^2\right)
 
-    so that at D_v = 1 a change of sign is three standard deviations away (0.13%).
+    At D_v = 1, the sum changes its sign beyond three standard deviations, with probability 0.13%.
 
-    Args:
-        variance: σ², of any shape; 0 and +inf stay what they are.
-        d_v: D_v >= 0, the coefficient of disturbance. A standard deviation of D_v·σ²/3, the other
-            reading of the paper's formula, is ``disturb(variance, d_v**2, generator)``.
-        generator: Where the disturbance is drawn from.
+    Parameters
+    ----------
+    variance : array-like of any shape
+        Noise variance σ² of each label, in squared label units. 0 and +inf are not changed.
+    d_v : float
+        Coefficient of disturbance D_v >= 0, without unit.
+    generator : numpy.random.Generator
+        Source of the disturbance.
 
-    Returns:
-        The disturbed variances, of the shape and floating-point dtype of `variance`.
+    Returns
+    -------
+    ndarray
+        Disturbed variances, of the shape and floating-point dtype of `variance`.
 
-    Identities: D_v = 0 changes nothing; with one seed, scaling σ² scales the result.
+    Raises
+    ------
+    TypeError
+        If `generator` is not a NumPy generator.
+    ValueError
+        If a variance is negative or NaN, `d_v` is negative, or a result overflows.
 
-    Example:
-        >>> import numpy as np
-        >>> disturb(np.array([0.0, 4.0]), 0.0, np.random.default_rng(0))
-        array([0., 4.])
+    Notes
+    -----
+    The paper's formula can also be read as a standard deviation of D_v·σ²/3. For that reading, call
+    ``disturb(variance, d_v**2, generator)``.
+
+    Identities:
+
+    - D_v = 0 changes nothing.
+    - With the same seed, multiplying σ² by c multiplies the result by c.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> disturb(np.array([0.0, 4.0]), 1.0, np.random.default_rng(0)).round(3)
+    array([0.   , 3.824])
     """
     sigma2 = arrays.to_float_array("variance", arrays.to_variances("variance", variance))
     relative = math.sqrt(_number("d_v", d_v, validation.NON_NEGATIVE)) / 3
     factor = np.abs(1 + relative * validation.generator(generator).standard_normal(sigma2.shape))
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite ones stay so, even times 0
+    with np.errstate(over="ignore", invalid="ignore"):  # inf stays inf, even if the factor is 0
         disturbed = np.where(np.isinf(sigma2), np.inf, sigma2 * factor)
-    _refuse_overflow("variance", np.isinf(disturbed) & np.isfinite(sigma2), "float64")
+    _check_no_overflow("variance", np.isinf(disturbed) & np.isfinite(sigma2), "float64")
     return _as_dtype("variance", disturbed, sigma2.dtype)
 
 
 def _as_dtype(name: str, values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
-    """The values in the dtype of the argument that they were made of, which must have room."""
+    """Return the values in the dtype of the argument, and raise if they overflow."""
     with np.errstate(over="ignore"):
         result = values.astype(dtype)
-    _refuse_overflow(name, np.isinf(result) & np.isfinite(values), str(dtype))
+    _check_no_overflow(name, np.isinf(result) & np.isfinite(values), str(dtype))
     return result
 
 
-def _refuse_overflow(name: str, bad: npt.NDArray[np.bool_], dtype: str) -> None:
-    if bad.any():
-        where = np.argwhere(bad)[0].tolist()
+def _check_no_overflow(name: str, overflows: npt.NDArray[np.bool_], dtype: str) -> None:
+    if overflows.any():
+        index = np.argwhere(overflows)[0].tolist()
         raise ValueError(
-            f"{name} must leave room for the noise in {dtype}; got an overflow at index "
-            f"{where[0] if len(where) == 1 else tuple(where)}: use a wider dtype or another unit"
+            f"{name} with noise must be finite in {dtype}; got an overflow at index "
+            f"{index[0] if len(index) == 1 else tuple(index)}: use a wider dtype or another unit"
         )
 
 
@@ -315,10 +400,12 @@ def _shape(n: int | tuple[int, ...]) -> tuple[int, ...]:
         shape = tuple(operator.index(size) for size in (n if isinstance(n, tuple) else (n,)))
     except TypeError:
         raise TypeError(
-            f"n must be an integer or a tuple of them; got {validation.describe(n)}"
+            f"n must be an integer or a tuple of integers; got {validation.describe(n)}"
         ) from None
     if any(size < 0 for size in shape):
         raise ValueError(f"n must be >= 0; got {n}")
     if math.prod(shape) > MAX_DRAWN:
-        raise ValueError(f"n must be at most {MAX_DRAWN:,} in all; got {validation.describe(n)}")
+        raise ValueError(
+            f"n must be at most {MAX_DRAWN:,} values in total; got {validation.describe(n)}"
+        )
     return shape

@@ -50,12 +50,12 @@ from biv.tables.files import Files
         (lambda: noise.Gamma(1e-300, 1e10), r"^alpha must be large enough"),
         (
             lambda: noise.corrupt(np.ones(2, np.float32), np.full(2, 1e100), rng()),
-            "^y must leave room for the noise in float32",
+            "^y with noise must be finite in float32",
         ),
         (lambda: noise.corrupt([np.inf], [1.0], rng()), "^y must be finite, or NaN"),
         (
             lambda: noise.disturb(np.full(9, 6e4, np.float16), 9.0, rng()),
-            "^variance must leave room for the noise in float16",
+            "^variance with noise must be finite in float16",
         ),
         (lambda: metrics.noise_corrected_mse([1e100], [0.0], [1.0]), "^pred must be at most 1e"),
         (lambda: metrics.residual_variance([1.0], [1e200], [1.0]), "^target must be at most"),

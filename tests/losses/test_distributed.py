@@ -71,7 +71,7 @@ def test_a_bad_rank_stops_all_of_them(ranks):
             assert said[problem].startswith("RuntimeError: biv: another rank")
             assert f"Rank {rank} stops too" in said[problem]
     for said in (*others, bad):
-        assert "needs at least as many usable elements" in said["too few"]
+        assert "needs at least that many usable labels" in said["too few"]
         assert said["outputs"].startswith("ValueError: target must have the same last dimension")
         assert "got 2 on one and 3 on another" in said["outputs"]
         assert said["good"] > 0
