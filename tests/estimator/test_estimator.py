@@ -1,4 +1,4 @@
-"""BIVRegressor: scikit-learn's own checks, and what error bars change."""
+"""BIVRegressor: checks of scikit-learn, and the effect of error bars and parameters."""
 
 import inspect
 import subprocess
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 def expected_failed_checks(_estimator):
     return {
         "check_sample_weight_equivalence_on_dense_data": (
-            "folds and batches are drawn by row, so a row of weight 2 is not a row that is there "
-            "twice"
+            "folds and batches are drawn by row, so that a row of weight 2 differs from a repeated "
+            "row"
         )
     }
 
@@ -45,7 +45,7 @@ def expected_failed_checks(_estimator):
     [biv.BIVRegressor(members=4, folds=4, max_epochs=30)],
     expected_failed_checks=expected_failed_checks,
 )
-def test_scikit_learn_s_own_checks(estimator, check):
+def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
@@ -63,22 +63,22 @@ def test_error_bars_make_a_better_model():
 @pytest.mark.slow
 def test_a_standard_deviation_is_the_root_of_a_variance():
     x, y, std, _ = table(200)
-    one = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    two = biv.BIVRegressor(**SMALL).fit(x, y, y_var=std**2)
-    assert np.array_equal(one.predict(x), two.predict(x))
+    by_std = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    by_var = biv.BIVRegressor(**SMALL).fit(x, y, y_var=std**2)
+    assert np.array_equal(by_std.predict(x), by_var.predict(x))
     with pytest.raises(ValueError, match="y_var or y_std, not both"):
         biv.BIVRegressor().fit(x, y, y_var=std**2, y_std=std)
 
 
 @pytest.mark.slow
 def test_units_do_not_matter():
-    """Labels in other units: the same model in those."""
+    """With labels in other units, the model is the same in those units."""
     x, y, std, _ = table(200)
-    one = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    two = biv.BIVRegressor(**SMALL).fit(x * 1e3, y * 1e-4 + 7, y_std=std * 1e-4)
-    np.testing.assert_allclose(two.predict(x * 1e3), one.predict(x) * 1e-4 + 7, rtol=1e-3)
-    assert two.tau2_ == pytest.approx(one.tau2_ * 1e-8, rel=0.02)
-    assert two.epsilon_ == pytest.approx(one.epsilon_ * 1e-8, rel=0.02)
+    model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    scaled = biv.BIVRegressor(**SMALL).fit(x * 1e3, y * 1e-4 + 7, y_std=std * 1e-4)
+    np.testing.assert_allclose(scaled.predict(x * 1e3), model.predict(x) * 1e-4 + 7, rtol=1e-3)
+    assert scaled.tau2_ == pytest.approx(model.tau2_ * 1e-8, rel=0.02)
+    assert scaled.epsilon_ == pytest.approx(model.epsilon_ * 1e-8, rel=0.02)
 
 
 @pytest.mark.slow
@@ -105,31 +105,31 @@ def test_without_error_bars_biv_is_l2():
         {"model": "paper", "max_epochs": 60, "learning_rate": 0.01},
     ],
 )
-def test_every_way_learns(options):
+def test_the_model_learns_with_every_option(options):
     x, y, std, _ = table()
     model = biv.BIVRegressor(**{**SMALL, **options}).fit(x, y, y_std=std)
-    assert error(model) < 0.07 * 800  # of the variance of the true labels
+    assert error(model) < 0.07 * 800  # 800 is the variance of the true labels
     if "model" not in options:
         plain = biv.BIVRegressor(**{**SMALL, **options, "loss": "l2"}).fit(x, y, y_std=std)
         assert not np.allclose(model.predict(x), plain.predict(x), atol=0.1)
 
 
 @pytest.mark.slow
-def test_what_matters_more_is_followed():
-    """Two kinds of rows that contradict each other: weights decide."""
+def test_predictions_follow_sample_weight():
+    """Two kinds of rows contradict each other, and the weights decide between them."""
     x, _, _, _ = table(400)
     y = np.where(np.arange(400) % 2, x[:, 0], -x[:, 0])
-    for odd in (0.05, 0.95):
-        weight = np.where(np.arange(400) % 2, odd, 1 - odd)
+    for share in (0.05, 0.95):
+        weight = np.where(np.arange(400) % 2, share, 1 - share)
         model = biv.BIVRegressor(**SMALL).fit(x, y, sample_weight=weight)
         slope = np.polyfit(x[:, 0], model.predict(x), 1)[0]
-        assert slope == pytest.approx(2 * odd - 1, abs=0.25)
+        assert slope == pytest.approx(2 * share - 1, abs=0.25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [200, 400])
 def test_automatic_epsilon_follows_the_error_of_the_model(rows):
-    """Of a small table too, whose epochs have few steps."""
+    """This holds for a small table too, whose epochs have few steps."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(rows, 3))
     y_var = biv.noise.Gamma(0.25, 0.5).sample(rows, rng)
@@ -140,32 +140,32 @@ def test_automatic_epsilon_follows_the_error_of_the_model(rows):
 
 
 @pytest.mark.slow
-def test_automatic_epsilon_is_what_predicts_unseen_labels_better(monkeypatch):
-    """All of τ², or a fifth of it."""
+def test_automatic_epsilon_is_the_one_with_the_better_score(monkeypatch):
+    """It is τ² or a fifth of it."""
     x, y, std, _ = table(300)
     scores = {}
     score = TrainingRows.score
 
-    def watched(self, out_of_fold):
+    def recorded(self, out_of_fold):
         return scores.setdefault(len(scores), score(self, out_of_fold))
 
     monkeypatch.setattr("biv.estimator.networks.SCALES", (0.3,))
-    monkeypatch.setattr(TrainingRows, "score", watched)
+    monkeypatch.setattr(TrainingRows, "score", recorded)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    _, less, all_of_it = scores.values()
+    _, score_of_fifth, score_of_tau2 = scores.values()
     better = []
     for first, second in ((1.0, 2.0), (2.0, 1.0)):
-        told = iter((0.0, first, second))
-        monkeypatch.setattr(TrainingRows, "score", lambda *_, told=told: next(told))
+        fixed = iter((0.0, first, second))
+        monkeypatch.setattr(TrainingRows, "score", lambda *_, fixed=fixed: next(fixed))
         better.append(biv.BIVRegressor(**SMALL).fit(x, y, y_std=std).epsilon_)
     assert better[0] == pytest.approx(0.2 * better[1])
-    assert model.epsilon_ == better[0 if less < all_of_it else 1]
+    assert model.epsilon_ == better[0 if score_of_fifth < score_of_tau2 else 1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["biv", "l2"])
-def test_embeddings_are_as_fine_as_the_labels_ask_for(loss):
-    """A straight line is best seen through slow waves, and what changes fast through fast ones."""
+def test_the_frequencies_of_embeddings_suit_the_labels(loss):
+    """Labels that are linear in x need low frequencies, and labels that vary fast need high ones."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1500, 2))
     y_var = rng.uniform(0.01, 0.5, size=1500)
@@ -180,7 +180,7 @@ def test_embeddings_are_as_fine_as_the_labels_ask_for(loss):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_pilots_are_long_enough_for_smooth_labels(seed):
-    """After four epochs, faster waves are still ahead on Friedman's function, and end behind."""
+    """On Friedman's function, high frequencies are better after four epochs and worse at the end."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(1000, 10))
     y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
@@ -214,7 +214,7 @@ def test_a_number_for_epsilon_is_relative_to_the_label_variance():
 
 @pytest.mark.slow
 def test_a_threshold_is_in_squared_units_of_y():
-    """Between the two kinds of labels, 1 and 3,600, it matters not where; below or above, it does."""
+    """The variances are 1 and 3,600: only the side of these on which the threshold lies matters."""
     x, y, std, _ = table(300)
     options = {**SMALL, "loss": "cutoff"}
     low, between, above = (
@@ -230,23 +230,23 @@ def test_a_threshold_is_in_squared_units_of_y():
 
 
 @pytest.mark.slow
-def test_the_standard_deviation_is_about_the_error():
+def test_the_standard_deviation_is_close_to_the_error():
     x, y, std, _ = table()
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
     fresh, noisy, fresh_std, fresh_truth = table(2000, 9)
-    mean, sure = model.predict(fresh, return_std=True)
-    assert 0.3 < np.mean((mean - fresh_truth) ** 2) / np.mean(sure**2) < 3
-    assert np.mean(np.abs(mean - fresh_truth) < sure) > 0.6
-    _, wide = model.predict(fresh, return_std=True, y_var=fresh_std**2)
-    np.testing.assert_allclose(wide**2, sure**2 + fresh_std**2)
-    assert 0.6 < np.mean(np.abs(mean - noisy) < wide) < 0.85
-    assert 0.5 < np.mean(((mean - noisy) / wide) ** 2) < 1.5
+    mean, std_of_truth = model.predict(fresh, return_std=True)
+    assert 0.3 < np.mean((mean - fresh_truth) ** 2) / np.mean(std_of_truth**2) < 3
+    assert np.mean(np.abs(mean - fresh_truth) < std_of_truth) > 0.6
+    _, std_of_label = model.predict(fresh, return_std=True, y_var=fresh_std**2)
+    np.testing.assert_allclose(std_of_label**2, std_of_truth**2 + fresh_std**2)
+    assert 0.6 < np.mean(np.abs(mean - noisy) < std_of_label) < 0.85
+    assert 0.5 < np.mean(((mean - noisy) / std_of_label) ** 2) < 1.5
     with pytest.raises(ValueError, match="not returned: pass return_std=True"):
         model.predict(fresh, y_var=fresh_std**2)
 
 
 @pytest.mark.slow
-def test_a_score_on_noisy_labels_is_that_on_clean_ones():
+def test_a_score_on_noisy_labels_is_close_to_that_on_clean_ones():
     x, y, std, _ = table()
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
     fresh, noisy, fresh_std, truth = table(4000, 9)
@@ -266,25 +266,25 @@ def test_several_outputs():
     x, y, std, _ = table(300)
     both, bars = np.stack([y, -10 * y], axis=1), np.stack([std, 10 * std], axis=1)
     model = biv.BIVRegressor(**SMALL).fit(x, both, y_std=bars)
-    mean, sure = model.predict(x, return_std=True)
-    assert mean.shape == sure.shape == (300, 2)
+    mean, predicted_std = model.predict(x, return_std=True)
+    assert mean.shape == predicted_std.shape == (300, 2)
     assert np.corrcoef(mean[:, 0], -mean[:, 1])[0, 1] > 0.95
     assert model.tau2_.shape == (2,)
     with pytest.warns(UserWarning, match="σ² seems too small"):
-        same = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)  # one error bar a row
-    assert same.predict(x).shape == (300, 2)
+        per_row = biv.BIVRegressor(**SMALL).fit(x, both, y_std=std)  # one error bar per row
+    assert per_row.predict(x).shape == (300, 2)
     gaps = both.copy()
     gaps[:100, 0] = np.nan
-    one = biv.metrics.noise_corrected_r2(mean[100:, 0], y[100:], std[100:] ** 2).value
-    two = biv.metrics.noise_corrected_r2(mean[:, 1], both[:, 1], bars[:, 1] ** 2).value
-    assert model.score(x, gaps, y_std=bars) == pytest.approx((one + two) / 2)
+    first = biv.metrics.noise_corrected_r2(mean[100:, 0], y[100:], std[100:] ** 2).value
+    second = biv.metrics.noise_corrected_r2(mean[:, 1], both[:, 1], bars[:, 1] ** 2).value
+    assert model.score(x, gaps, y_std=bars) == pytest.approx((first + second) / 2)
     plain = [r2_score(y[100:], mean[100:, 0]), r2_score(both[:, 1], mean[:, 1])]
     assert model.score(x, gaps) == pytest.approx(np.mean(plain))
 
 
 @pytest.mark.slow
-def test_several_outputs_are_fitted_as_each_would_be_alone():
-    """Labels that are missing or ignored in one output change nothing in the other."""
+def test_several_outputs_are_fitted_separately():
+    """Labels that are missing or ignored in one output do not affect the other."""
     x, y, std, _ = table(300)
     noise = np.random.default_rng(1).normal(size=300)
     both = np.stack([y, np.sin(x[:, 0]) + 0.1 * noise], axis=1)
@@ -302,8 +302,8 @@ def test_several_outputs_are_fitted_as_each_would_be_alone():
     np.testing.assert_allclose(joint.out_of_fold_[~used, 1], alone.predict(x[~used]), rtol=1e-5)
 
 
-def test_a_negative_error_is_not_chosen_silently():
-    """The error bars are far too large, so that the error to the true labels seems negative."""
+def test_a_fit_warns_of_a_negative_error():
+    """The error bars are far too large, so that the estimated error is negative."""
     x, y, std, _ = table(300)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -314,15 +314,15 @@ def test_a_negative_error_is_not_chosen_silently():
     )
 
 
-def test_a_model_of_the_default_number_of_threads_is_loaded(tmp_path):
+def test_n_jobs_none_is_loaded(tmp_path):
     x = np.random.default_rng(0).standard_normal((60, 2))
     model = biv.BIVRegressor(**{**SMALL, "max_epochs": 2}, n_jobs=None)
     with pytest.warns(UserWarning, match="epochs was the best: more epochs"):
         model.fit(x, x.sum(axis=1), y_std=np.full(60, 0.1))
     model.save(tmp_path / "m.safetensors")
-    again = biv.BIVRegressor.load(tmp_path / "m.safetensors")
-    assert again.n_jobs is None
-    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    loaded = biv.BIVRegressor.load(tmp_path / "m.safetensors")
+    assert loaded.n_jobs is None
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
 
 
 def test_prediction_uses_as_many_threads_as_n_jobs(monkeypatch):
@@ -333,11 +333,11 @@ def test_prediction_uses_as_many_threads_as_n_jobs(monkeypatch):
         model.fit(x, y, y_std=std)
     threads, predict = [], CrossFit.predict
 
-    def watched(ensemble, x):
+    def recorded(ensemble, x):
         threads.append(torch.get_num_threads())
         return predict(ensemble, x)
 
-    monkeypatch.setattr(CrossFit, "predict", watched)
+    monkeypatch.setattr(CrossFit, "predict", recorded)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -349,35 +349,35 @@ def test_prediction_uses_as_many_threads_as_n_jobs(monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_output_has_an_error_of_its_own():
-    """One is easy and one is nothing but noise."""
+def test_every_output_has_its_own_tau2():
+    """One output is easy, and the other is pure noise."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 3))
     y = np.stack([x[:, 0] + x[:, 1] / 2, 100 * rng.normal(size=600)], axis=1)
     model = biv.BIVRegressor(**SMALL).fit(x, y)
     assert model.tau2_[0] < 0.2
     assert model.tau2_[1] == pytest.approx(100**2, rel=0.2)
-    mean, sure = model.predict(x, return_std=True)
-    assert sure[:, 0].max() < 0.6
-    assert sure[:, 1].min() > 90
+    mean, std = model.predict(x, return_std=True)
+    assert std[:, 0].max() < 0.6
+    assert std[:, 1].min() > 90
     assert model.effective_sample_size_ == 600
     np.testing.assert_allclose(mean, biv.BIVRegressor(**SMALL).fit(x, y).predict(x))
 
 
 @pytest.mark.slow
-def test_a_seed_is_a_model():
+def test_the_same_seed_gives_the_same_model():
     x, y, std, _ = table(200)
-    one, same, other = (
+    first, same, other = (
         biv.BIVRegressor(**{**SMALL, "random_state": s}).fit(x, y, y_std=std).predict(x)
         for s in (3, 3, 4)
     )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, other)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("routing", [False, True])
-def test_error_bars_are_sliced_with_the_rows(routing):
+def test_searches_and_cross_validation_select_error_bars_with_their_rows(routing):
     x, y, std, _ = table(240)
     search = {"epsilon": [0.01, 0.1]}
     with sklearn.config_context(enable_metadata_routing=routing):
@@ -391,7 +391,9 @@ def test_error_bars_are_sliced_with_the_rows(routing):
                 cv=2,
                 params={"y_var": np.stack([std**2], axis=1)},
             )
-            assert (scores["test_score"] > 0.5).all()  # corrected: σ² reached the score
+            assert (
+                scores["test_score"] > 0.5
+            ).all()  # R² to the true labels, since σ² reached the score
             same = cross_validate(
                 make_pipeline(StandardScaler(), biv.BIVRegressor(**SMALL)),
                 x,
@@ -484,7 +486,7 @@ def test_error_bars_are_sliced_with_the_rows(routing):
         ({}, {"sample_weight": np.zeros(50)}, "(?i)sample.weights? must"),
     ],
 )
-def test_what_cannot_be_is_said(options, fit, message):
+def test_errors_of_invalid_parameters_and_arguments(options, fit, message):
     x, y, _, _ = table(50)
     fit = dict(fit)
     y = np.stack([y, y], axis=1) if fit.pop("two", False) else y
@@ -493,15 +495,15 @@ def test_what_cannot_be_is_said(options, fit, message):
 
 
 @pytest.mark.parametrize("method", ["fit", "score"])
-def test_a_third_positional_argument_is_refused(method):
-    # It was read as variances, where other estimators of scikit-learn take weights.
+def test_a_third_positional_argument_is_an_error(method):
+    # It could be mistaken for sample weights, which other estimators of scikit-learn take there.
     x, y, std, _ = table(50)
     call = getattr(biv.BIVRegressor(), method)
     with pytest.raises(TypeError, match=f"{method}\\(\\) takes 3 positional arguments but 4 were"):
         call(x, y, std)
 
 
-def test_predict_takes_its_options_by_name():
+def test_options_of_predict_are_keyword_only():
     x, _, _, _ = table(50)
     with pytest.raises(
         TypeError, match=r"predict\(\) takes 2 positional arguments but 3 were given"
@@ -510,7 +512,7 @@ def test_predict_takes_its_options_by_name():
 
 
 @pytest.mark.parametrize("method", ["fit", "predict", "score"])
-def test_error_bars_come_in_one_order(method):
+def test_error_bars_have_the_same_order_in_every_method(method):
     parameters = inspect.signature(getattr(biv.BIVRegressor, method)).parameters.values()
     named = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name != "return_std"]
     assert named == ["y_var", "y_std", "sample_weight"][: len(named)]
@@ -518,8 +520,8 @@ def test_error_bars_come_in_one_order(method):
 
 
 @pytest.mark.parametrize("name", ["X", "y", "y_var", "y_std", "sample_weight"])
-def test_masked_arrays_are_refused(name):
-    """NumPy would use what the mask hides."""
+def test_masked_arrays_are_an_error(name):
+    """NumPy would use the masked values."""
     rows = {"X": np.ones((9, 1)), "y": np.arange(9.0)}
     value = rows.get(name, np.ones(9))
     rows[name] = np.ma.array(value, mask=value == 1)
@@ -528,7 +530,7 @@ def test_masked_arrays_are_refused(name):
 
 
 @pytest.mark.slow
-def test_without_scikit_learn_the_rest_works():
+def test_the_rest_of_biv_works_without_scikit_learn():
     code = """
 import sys
 sys.modules["sklearn"] = None
@@ -536,7 +538,7 @@ from biv import *
 import biv
 assert "BIVRegressor" not in vars(biv)
 import pydoc
-pydoc.render_doc(biv)  # help, which looks at all that dir lists
+pydoc.render_doc(biv)  # help(), which reads every attribute that dir() lists
 try:
     biv.BIVRegressor
 except ImportError as error:
@@ -551,7 +553,7 @@ except AttributeError as error:
     assert "no attribute 'BIVRegresor'" in run.stdout
 
 
-# Networks of one's own.
+# Networks of the user.
 
 
 def stackable(features, outputs):
@@ -565,10 +567,10 @@ def with_dropout(features, outputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own", [stackable, with_dropout])
-def test_a_network_of_one_s_own(own, tmp_path):
+@pytest.mark.parametrize("function", [stackable, with_dropout])
+def test_a_function_as_model(function, tmp_path):
     x, y, std, _ = table()
-    options = {**SMALL, "model": own, "learning_rate": 0.02}
+    options = {**SMALL, "model": function, "learning_rate": 0.02}
     state = torch.get_rng_state()
     model = biv.BIVRegressor(**options).fit(x, y, y_std=std)
     assert torch.equal(torch.get_rng_state(), state)
@@ -579,16 +581,16 @@ def test_a_network_of_one_s_own(own, tmp_path):
     model.save(tmp_path / "model")
     with pytest.raises(ValueError, match="model was fitted with a function as model: pass it"):
         biv.BIVRegressor.load(tmp_path / "model")
-    loaded = biv.BIVRegressor.load(tmp_path / "model", model=own)
+    loaded = biv.BIVRegressor.load(tmp_path / "model", model=function)
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-6)
-    assert loaded.model is own
-    other = with_dropout if own is stackable else stackable
+    assert loaded.model is function
+    other = with_dropout if function is stackable else stackable
     with pytest.raises(ValueError, match="is not a model, or was fitted with another function"):
         biv.BIVRegressor.load(tmp_path / "model", model=other)
 
 
 @pytest.mark.slow
-def test_networks_that_are_hard_to_please(tmp_path):
+def test_tied_weights_and_a_function_that_returns_the_same_network(tmp_path):
     class Tied(torch.nn.Module):
         def __init__(self, features):
             super().__init__()
@@ -605,21 +607,21 @@ def test_networks_that_are_hard_to_please(tmp_path):
     def tied(features, _outputs):
         return Tied(features)
 
-    x, y, std, _ = table(45)  # 33 rows a member: batches of 32 and of 1
+    x, y, std, _ = table(45)  # 33 rows per member: batches of 32 and of 1
     model = biv.BIVRegressor(**SMALL, model=tied).fit(x, y, y_std=std)
     model.save(tmp_path / "model")
     loaded = biv.BIVRegressor.load(tmp_path / "model", model=tied)
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-6)
-    same = with_dropout(3, 1)
+    network = with_dropout(3, 1)
     with pytest.raises(ValueError, match="model must make a new network each time"):
-        biv.BIVRegressor(**SMALL, model=lambda _features, _outputs: same).fit(x, y)
+        biv.BIVRegressor(**SMALL, model=lambda _features, _outputs: network).fit(x, y)
 
 
-# What a fit leaves behind.
+# The fitted model.
 
 
 @pytest.mark.slow
-def test_numbers_of_numpy_are_numbers(tmp_path):
+def test_parameters_may_be_numpy_scalars(tmp_path):
     x, y, std, _ = table(100)
     options = {
         "members": np.int64(4),
@@ -635,13 +637,13 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     loaded = biv.BIVRegressor.load(tmp_path / "model")
     for name, value in options.items():
         assert getattr(loaded, name) == value, name
-    one, two = (m.predict(x, return_std=True, y_std=std) for m in (model, loaded))
-    np.testing.assert_allclose(one, two, rtol=1e-6)
+    saved, read = (m.predict(x, return_std=True, y_std=std) for m in (model, loaded))
+    np.testing.assert_allclose(saved, read, rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_what_is_fitted_stays_so():
-    """Whatever is set afterwards, and if another fit fails."""
+def test_a_fitted_model_is_kept():
+    """Later parameters do not change it, nor does a fit that fails."""
     x, y, std, _ = table(200)
     model = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
     before = model.predict(x, return_std=True, y_std=std)
@@ -655,13 +657,13 @@ def test_what_is_fitted_stays_so():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("value", [1e-9, 0.0, 5e12])
-def test_labels_that_do_not_vary(value):
+def test_constant_labels(value):
     x, _, _, _ = table(60)
     model = biv.BIVRegressor(**SMALL).fit(x, np.full(60, value))
     np.testing.assert_allclose(model.predict(x), value, rtol=0.2, atol=0.2 * (value == 0))
 
 
-def test_labels_to_ignore_are_not_looked_at():
+def test_labels_of_infinite_error_bars_are_ignored():
     x, y, std, _ = table(100)
     wild = y.copy()
     wild[:10], std[:10] = 1e300, np.inf
@@ -669,27 +671,29 @@ def test_labels_to_ignore_are_not_looked_at():
     assert np.abs(model.predict(x)).max() < 1000
 
 
-def test_too_few_epochs_are_said(capsys):
+def test_a_fit_warns_of_too_few_epochs_and_prints_a_summary(capsys):
     x, y, std, _ = table(300)
     few = biv.BIVRegressor(members=2, folds=2, max_epochs=2, verbose=True, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="the last of max_epochs=2 epochs was") as said:
+    with pytest.warns(ConvergenceWarning, match="the last of max_epochs=2 epochs was") as caught:
         few.fit(x, y, y_std=std)
-    assert said[0].filename == __file__
-    told = capsys.readouterr().err
-    assert "epoch 2 of 2, τ² " in told
-    assert ", ε " in told
+    assert caught[0].filename == __file__
+    printed = capsys.readouterr().err
+    assert "epoch 2 of 2, τ² " in printed
+    assert ", ε " in printed
 
 
-def test_columns_of_frames_that_are_not_what_they_seem():
+def test_columns_of_objects_and_of_many_categories():
     x, y, _, _ = table(150)
     data = pd.DataFrame({"a": x[:, 0], "b": np.array([1, None, 2] * 50, dtype=object)})
     encoder = FeatureEncoder.fit(data)
     assert encoder(data)[:3, 1:].tolist() == [[1, 0], [1.5, 1], [2, 0]]
     few = biv.BIVRegressor(members=2, folds=2, max_epochs=1, random_state=0)
     many = data.assign(town=[f"town {k % 120}" for k in range(150)])
-    with pytest.warns(UserWarning, match="column 'town' has 120 categories in 150 filled") as said:
+    with pytest.warns(
+        UserWarning, match="column 'town' has 120 categories in 150 filled"
+    ) as caught:
         few.fit(many, y)
-    assert said[0].filename == __file__
+    assert caught[0].filename == __file__
     with pytest.raises(ValueError, match="2-dimensional"):
         biv.BIVRegressor().fit(data["a"], y)
 
@@ -698,7 +702,7 @@ QUICK = {"members": 2, "folds": 2, "max_epochs": 2, "random_state": 0}
 
 
 def with_identifiers(rows=150):
-    """Texts that are distinct in every cell, and in the few cells that are filled."""
+    """Return a frame with two columns of distinct texts, of which one has missing cells."""
     x, y, std, _ = table(rows)
     data = pd.DataFrame({"a": x[:, 0], "id": [f"row {k}" for k in range(rows)], "b": x[:, 1]})
     data["name"] = [f"Kepler-{k}" if k % 5 == 0 else None for k in range(rows)]
@@ -708,16 +712,16 @@ def with_identifiers(rows=150):
 @pytest.mark.filterwarnings("ignore:the last of max_epochs")
 def test_identifiers_of_a_frame_are_left_out(tmp_path):
     data, y, std = with_identifiers()
-    with pytest.warns(UserWarning, match="was left out") as said:
+    with pytest.warns(UserWarning, match="was left out") as caught:
         model = biv.BIVRegressor(**QUICK).fit(data, y, y_std=std)
-    told = [str(w.message) for w in said if "left out" in str(w.message)]
-    assert told == [
+    messages = [str(w.message) for w in caught if "left out" in str(w.message)]
+    assert messages == [
         "column 'id' was left out: 150 distinct texts in 150 filled cells, as identifiers have "
         "(keep=['id'] keeps it)",
         "column 'name' was left out: 30 distinct texts in 30 filled cells, as identifiers have "
         "(keep=['name'] keeps it)",
     ]
-    assert {w.filename for w in said} == {__file__}
+    assert {w.filename for w in caught} == {__file__}
     assert model.ignored_features_ == ["id", "name"]
     assert model.n_features_in_ == 4
     assert model.feature_names_in_.tolist() == ["a", "id", "b", "name"]
@@ -727,12 +731,13 @@ def test_identifiers_of_a_frame_are_left_out(tmp_path):
     anything = data.assign(id=pd.Timestamp("2024-01-01"), name=1.0)
     np.testing.assert_array_equal(model.predict(anything), expected)
     model.save(tmp_path / "model.safetensors")
-    assert "keep" not in model_file.read(tmp_path / "model.safetensors")[1]["settings"]  # as before
-    again = biv.BIVRegressor.load(tmp_path / "model.safetensors")
-    assert again.keep == ()
-    assert again.ignored_features_ == ["id", "name"]
-    assert again.n_features_in_ == 4
-    np.testing.assert_array_equal(again.predict(anything), expected)
+    # An empty `keep` is not stored, as in version 0.1.
+    assert "keep" not in model_file.read(tmp_path / "model.safetensors")[1]["settings"]
+    loaded = biv.BIVRegressor.load(tmp_path / "model.safetensors")
+    assert loaded.keep == ()
+    assert loaded.ignored_features_ == ["id", "name"]
+    assert loaded.n_features_in_ == 4
+    np.testing.assert_array_equal(loaded.predict(anything), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(data[["a", "b"]])
 
@@ -744,25 +749,26 @@ def test_identifiers_of_a_frame_are_kept_by_name(tmp_path):
     assert kept.ignored_features_ == []
     assert not np.array_equal(kept.predict(data), kept.predict(data.assign(id="row 0")))
     kept.save(tmp_path / "model.safetensors")
-    again = biv.BIVRegressor.load(tmp_path / "model.safetensors")
-    assert again.keep == ("id", "name")
-    assert biv.BIVRegressor.load(tmp_path / "model.safetensors").get_params()["keep"] == again.keep
-    np.testing.assert_array_equal(again.predict(data), kept.predict(data))
+    path = tmp_path / "model.safetensors"
+    loaded = biv.BIVRegressor.load(path)
+    assert loaded.keep == ("id", "name")
+    assert biv.BIVRegressor.load(path).get_params()["keep"] == loaded.keep
+    np.testing.assert_array_equal(loaded.predict(data), kept.predict(data))
 
 
-def test_a_frame_of_identifiers_alone_is_refused():
+def test_a_frame_of_identifiers_only_is_an_error():
     data, y, _ = with_identifiers()
     with pytest.raises(ValueError, match=r"X must have a column .*keep=\['id'\] keeps it"):
         biv.BIVRegressor(**QUICK).fit(data[["id"]], y)
 
 
 @pytest.mark.parametrize(
-    ("keep", "found"), [("id", "got 'id'"), (["idd"], "got 'idd', which is not a column of X")]
+    ("keep", "shown"), [("id", "got 'id'"), (["idd"], "got 'idd', which is not a column of X")]
 )
-def test_only_columns_that_exist_can_be_kept(keep, found):
+def test_only_columns_that_exist_can_be_kept(keep, shown):
     data, y, _ = with_identifiers()
     with pytest.raises(
-        ValueError, match=f"keep must be a list of column names of a frame; {found}"
+        ValueError, match=f"keep must be a list of column names of a frame; {shown}"
     ):
         biv.BIVRegressor(**QUICK, keep=keep).fit(data, y)
     with pytest.raises(ValueError, match="keep must be a list of column names of a frame"):
@@ -771,7 +777,7 @@ def test_only_columns_that_exist_can_be_kept(keep, found):
 
 @pytest.mark.filterwarnings("ignore:the last of max_epochs")
 @pytest.mark.parametrize("kind", ["frame", "array", "frame with text"])
-def test_a_copy_of_the_label_is_warned_of(kind):
+def test_a_fit_warns_of_a_copy_of_the_label(kind):
     x, y, std, _ = table(150)
     data = pd.DataFrame({"a": x[:, 0], "in other units": 0.09 * y})
     data.loc[::7, "in other units"] = np.nan
@@ -779,45 +785,45 @@ def test_a_copy_of_the_label_is_warned_of(kind):
         data["town"] = ["Bern", "Basel", "Zug"] * 50
     given = data.to_numpy() if kind == "array" else data
     name = "1" if kind == "array" else "'in other units'"
-    with pytest.warns(UserWarning, match=f"column {name} of X repeats the label") as said:
+    with pytest.warns(UserWarning, match=f"column {name} of X repeats the label") as caught:
         biv.BIVRegressor(**QUICK).fit(given, y, y_std=std)
-    assert [w.filename for w in said if "repeats" in str(w.message)] == [__file__]
+    assert [w.filename for w in caught if "repeats" in str(w.message)] == [__file__]
     if kind != "array":
         biv.BIVRegressor(**QUICK, keep=["in other units"]).fit(given, y, y_std=std)
 
 
 @pytest.mark.filterwarnings("ignore:the last of max_epochs")
-def test_a_copy_of_one_of_several_labels_is_warned_of():
+def test_a_fit_warns_of_a_copy_of_one_of_several_labels():
     x, y, _, _ = table(150)
-    with pytest.warns(UserWarning, match="column 0 of X repeats the label") as said:
+    with pytest.warns(UserWarning, match="column 0 of X repeats the label") as caught:
         biv.BIVRegressor(**QUICK).fit(x, np.stack([y, x[:, 0]], axis=1))
-    assert sum("repeats" in str(w.message) for w in said) == 1
+    assert sum("repeats" in str(w.message) for w in caught) == 1
 
 
 @pytest.mark.parametrize(
     ("jobs", "threads"), [(None, 1), (1, 1), (2, 2), (99, 4), (-1, 4), (-9, 1)]
 )
-def test_jobs_are_threads(jobs, threads, monkeypatch):
+def test_n_jobs_is_the_number_of_threads(jobs, threads, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert thread_count(jobs) == threads
 
 
 @pytest.mark.slow
-def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+def test_an_interrupted_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
     x, y, std, _ = table()
-    straight = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
-    real, epochs = Stack.run_epoch, []
+    uninterrupted = biv.BIVRegressor(**SMALL).fit(x, y, y_std=std)
+    run_epoch, epochs = Stack.run_epoch, []
 
     def interrupted(stack, *rest):
-        if stack.epoch == 12:  # which pilots do not reach
+        if stack.epoch == 12:  # pilots do not reach this epoch
             raise KeyboardInterrupt
-        real(stack, *rest)
+        run_epoch(stack, *rest)
 
     def counted(stack, *rest):
         epochs.append(stack.epoch)
-        real(stack, *rest)
+        run_epoch(stack, *rest)
 
-    model = biv.BIVRegressor(**SMALL, epsilon=straight.epsilon, checkpoint=tmp_path / "fit.pt")
+    model = biv.BIVRegressor(**SMALL, epsilon=uninterrupted.epsilon, checkpoint=tmp_path / "fit.pt")
     with monkeypatch.context() as patch:
         patch.setattr(Stack, "run_epoch", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -825,8 +831,8 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     assert not hasattr(model, "n_epochs_")
     monkeypatch.setattr(Stack, "run_epoch", counted)
     model.fit(x, y, y_std=std)
-    assert epochs[-1] == len(straight.history_) - 1
-    assert epochs.count(0) == 4  # those of the pilots: the ensemble itself resumed at epoch 12
-    assert np.array_equal(model.predict(x), straight.predict(x))
+    assert epochs[-1] == len(uninterrupted.history_) - 1
+    assert epochs.count(0) == 4  # four pilots; the ensemble itself resumed at epoch 12
+    assert np.array_equal(model.predict(x), uninterrupted.predict(x))
     model.save(tmp_path / "model.safetensors")
     assert biv.BIVRegressor.load(tmp_path / "model.safetensors").checkpoint is None

@@ -1,4 +1,4 @@
-"""Fits and predictions at the ends of the ranges of numbers, and of types."""
+"""Fits and predictions with extreme numbers and unusual types."""
 
 import contextlib
 import math
@@ -53,15 +53,15 @@ def test_predictions_are_finite_or_an_error(fitted, value):
     model, frame = fitted
     x = frame.copy()
     x.loc[3, "b"] = value
-    found = np.zeros(1)
+    predicted = np.zeros(1)
     with contextlib.suppress(RowError):
-        found = model.predict(x, return_std=True)
-    assert np.isfinite(found).all()
+        predicted = model.predict(x, return_std=True)
+    assert np.isfinite(predicted).all()
 
 
 @pytest.mark.parametrize("left_out", ["weight", "label"])
-def test_a_row_that_is_not_learned_from_has_a_finite_prediction_too(left_out, tmp_path):
-    """Or the model that is saved could not be loaded: NaN is what a damaged file holds."""
+def test_a_row_that_is_not_trained_on_has_a_finite_prediction_too(left_out, tmp_path):
+    """A saved model with a NaN could not be loaded, since `load` takes it for damage."""
     x, y, std = table()
     x[5, 1], weight = 4e38, np.ones(ROWS)
     if left_out == "weight":
@@ -129,11 +129,13 @@ def test_a_column_of_objects_must_be_finite_like_one_of_floats():
     x, y, _ = table()
     frame = pd.DataFrame(x, columns=list("abc"))
     frame["b"] = [math.inf, *frame["b"][1:]]
-    for odd in (frame["b"].astype(object), frame["b"].astype("Float64"), frame["b"]):
+    for column in (frame["b"].astype(object), frame["b"].astype("Float64"), frame["b"]):
         with pytest.raises(ValueError, match="column 'b' must be finite; got infinity in row 0"):
-            biv.BIVRegressor(**QUICK).fit(frame.assign(b=odd, town="x"), y)
+            biv.BIVRegressor(**QUICK).fit(frame.assign(b=column, town="x"), y)
     too_long = pd.Series([10**400, *range(ROWS - 1)], dtype=object)
-    with pytest.raises(ValueError, match="column 'b' must be finite; got an integer too large"):
+    with pytest.raises(
+        ValueError, match="column 'b' must be finite; got an integer that is too large"
+    ):
         biv.BIVRegressor(**QUICK).fit(frame.assign(b=too_long), y)
 
 
@@ -143,9 +145,9 @@ def test_one_row_whose_category_is_missing_is_predicted(gap):
     town = pd.Series(["Bern", "Zug", None, "Basel"] * (ROWS // 4), dtype=object)
     frame = pd.DataFrame({"a": x[:, 0], "town": town})
     model = biv.BIVRegressor(**QUICK).fit(frame, y)
-    one = pd.DataFrame({"a": frame["a"][2:3], "town": [gap]})
-    assert model.predict(one)[0] == pytest.approx(model.predict(frame)[2])
-    assert model._fitted.encoder.unseen(one) == {}
+    row = pd.DataFrame({"a": frame["a"][2:3], "town": [gap]})
+    assert model.predict(row)[0] == pytest.approx(model.predict(frame)[2])
+    assert model._fitted.encoder.unseen(row) == {}
 
 
 def test_a_number_missing_in_every_row_of_a_text_column_is_a_number_missing():
@@ -155,7 +157,7 @@ def test_a_number_missing_in_every_row_of_a_text_column_is_a_number_missing():
 
 
 @pytest.mark.parametrize("size", [1e80, 1e300, 1e307, 1e-80, 1e-300])
-def test_labels_whose_powers_overflow_or_vanish_are_refused_by_name(size):
+def test_labels_whose_powers_overflow_or_underflow_are_an_error(size):
     x, y, _ = table()
     with pytest.raises(ValueError, match="^y must .* choose another unit"):
         biv.BIVRegressor(**QUICK).fit(x, y * size)
@@ -178,7 +180,7 @@ def test_labels_whose_powers_overflow_or_vanish_are_refused_by_name(size):
         ({"y_var": torch.ones(ROWS).to(torch.float8_e4m3fn)}, r"y_var must have .*\.float\(\)"),
     ],
 )
-def test_error_bars_that_are_no_ordinary_numbers_are_refused_by_name(bars, match):
+def test_errors_name_the_argument_of_invalid_error_bars(bars, match):
     x, y, _ = table()
     with pytest.raises((TypeError, ValueError), match=match):
         biv.BIVRegressor(**QUICK).fit(x, y, **bars)
@@ -186,7 +188,7 @@ def test_error_bars_that_are_no_ordinary_numbers_are_refused_by_name(bars, match
 
 @pytest.mark.parametrize("argument", ["X", "y", "sample_weight"])
 @pytest.mark.parametrize(
-    "odd",
+    "convert",
     [
         lambda t: t.requires_grad_(),
         lambda t: t.to_sparse(),
@@ -194,10 +196,10 @@ def test_error_bars_that_are_no_ordinary_numbers_are_refused_by_name(bars, match
         lambda t: t.to(torch.bfloat16),
     ],
 )
-def test_tensors_that_numpy_cannot_read_are_refused_by_name(argument, odd):
+def test_errors_name_the_argument_of_tensors_that_numpy_cannot_read(argument, convert):
     x, y, _ = table()
     given = {"X": x, "y": y, "sample_weight": np.ones(ROWS)}
-    given[argument] = odd(torch.tensor(given[argument]))
+    given[argument] = convert(torch.tensor(given[argument]))
     with pytest.raises(TypeError, match=f"^{argument} must"):
         biv.BIVRegressor(**QUICK).fit(**given)
 
@@ -221,14 +223,14 @@ def test_hugely_noisy_labels_are_not_all_ignored():
 
 @pytest.mark.parametrize("name", ["members", "max_epochs", "batch_size", "patience"])
 @pytest.mark.parametrize("digits", [20, 5000])
-def test_absurd_settings_are_refused(name, digits):
+def test_huge_integers_are_an_error(name, digits):
     (x, y, _), number = table(), 10**digits
     with pytest.raises(ValueError, match=f"^{name} must be an integer <="):
         biv.BIVRegressor(**{**QUICK, name: number}).fit(x, y)
 
 
 @pytest.mark.parametrize("argument", ["X", "y", "sample_weight"])
-def test_an_integer_beyond_all_floats_is_refused_by_the_name_of_its_argument(argument):
+def test_errors_name_the_argument_of_an_integer_too_large_for_a_float(argument):
     x, y, _ = table()
     given = {"X": x.tolist(), "y": y.tolist(), "sample_weight": [1.0] * ROWS}
     given[argument][3] = [10**400] * 3 if argument == "X" else 10**400
@@ -236,7 +238,7 @@ def test_an_integer_beyond_all_floats_is_refused_by_the_name_of_its_argument(arg
         biv.BIVRegressor(**QUICK).fit(**given)
 
 
-def test_scores_hold_at_extreme_numbers(fitted):
+def test_score_with_extreme_numbers(fitted):
     (model, frame), (_, y, _) = fitted, table()
     weight = np.random.default_rng(1).uniform(0.5, 1.0, ROWS)
     score = model.score(frame, y, sample_weight=weight)
@@ -247,13 +249,13 @@ def test_scores_hold_at_extreme_numbers(fitted):
         model.score(frame, y + 1j)
 
 
-def test_error_bars_of_pandas_with_gaps_of_their_own_are_unknown_there():
+def test_a_missing_value_of_pandas_is_an_unknown_error_bar():
     gaps = pd.Series([0.5, None, 2.0]).convert_dtypes()
     assert error_bars.read(np.zeros(3), None, gaps).unknown[:, 0].tolist() == [False, True, False]
 
 
-def odd_cell(argument, cell):
-    """Arguments of a fit, one cell of one of which is this."""
+def with_cell(argument, cell):
+    """Return arguments of a fit of which one contains this cell."""
     x, y, std = table()
     given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
     given[argument] = given[argument].astype(object)
@@ -263,7 +265,7 @@ def odd_cell(argument, cell):
 
 @pytest.mark.parametrize("argument", ["X", "y", "y_std", "sample_weight"])
 @pytest.mark.parametrize(
-    ("cell", "found"),
+    ("cell", "shown"),
     [
         ("x" * 5000, r"'x+'\.\.\. \(5,000 characters\)"),
         (b"x", "b'x'"),
@@ -271,18 +273,18 @@ def odd_cell(argument, cell):
         ([1.0, 2.0], r"\[1.0, 2.0\]"),
     ],
 )
-def test_a_cell_that_is_no_number_is_named_with_its_argument_and_row(argument, cell, found):
+def test_errors_name_the_argument_and_row_of_an_invalid_cell(argument, cell, shown):
     where = "row 3, column 1" if argument == "X" else "row 3"
     with pytest.raises(ValueError, match=f"^{argument} must hold numbers; got .*in {where}") as e:
-        biv.BIVRegressor(**QUICK).fit(**odd_cell(argument, cell))
-    assert re.search(found, str(e.value))
+        biv.BIVRegressor(**QUICK).fit(**with_cell(argument, cell))
+    assert re.search(shown, str(e.value))
     assert len(str(e.value)) < 300
 
 
-def test_gaps_of_pandas_are_nan_wherever_nan_is_allowed():
+def test_missing_values_of_pandas_are_nan():
     x, _, _ = table()
     gaps = GAPS.to_numpy(dtype=float, na_value=np.nan)
-    rows = pd.DataFrame(x).assign(gaps=GAPS).to_numpy()  # of objects
+    rows = pd.DataFrame(x).assign(gaps=GAPS).to_numpy()  # an array of objects
     settings = {**QUICK, "unknown_variance": "median"}
     plain = biv.BIVRegressor(**settings).fit(np.c_[x, gaps], gaps, y_std=gaps)
     for given in (GAPS, GAPS.to_numpy(), GAPS.tolist()):
@@ -291,7 +293,7 @@ def test_gaps_of_pandas_are_nan_wherever_nan_is_allowed():
 
 
 @pytest.mark.parametrize("argument", ["X", "y", "y_std", "sample_weight"])
-def test_complex_numbers_are_refused_in_few_words(argument):
+def test_complex_numbers_are_an_error_with_a_short_message(argument):
     x, y, std = table()
     given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
     given[argument] = given[argument] + 1j
@@ -300,20 +302,22 @@ def test_complex_numbers_are_refused_in_few_words(argument):
     assert len(str(error.value)) < 200
 
 
-def test_rows_of_different_lengths_are_refused_by_the_name_of_the_argument():
+def test_errors_name_the_argument_with_rows_of_different_lengths():
     x, y, _ = table()
     with pytest.raises(ValueError, match="^X must be an array of numbers: .*inhomogeneous"):
         biv.BIVRegressor(**QUICK).fit([*x.tolist()[1:], [1.0]], y)
 
 
-def test_numpy_says_nothing_of_features_whose_sum_overflows():
+def test_numpy_does_not_warn_of_features_whose_sum_overflows():
     x, y, _ = table()
-    x[:, 0] = 1.7e308 * (-1.0) ** np.arange(ROWS)  # +inf here, -inf there, and NaN in all
+    x[:, 0] = 1.7e308 * (-1.0) ** np.arange(
+        ROWS
+    )  # partial sums are +inf and -inf, and the sum is NaN
     assert np.isfinite(biv.BIVRegressor(**QUICK).fit(x, y).predict(x)).all()
 
 
 @pytest.mark.parametrize("is_frame", [False, True])
-def test_an_infinite_number_is_named_by_row_and_column(fitted, is_frame):
+def test_errors_name_the_row_and_column_of_an_infinite_number(fitted, is_frame):
     model, frame = fitted
     x = frame.copy() if is_frame else frame.to_numpy(copy=True)
     if is_frame:
@@ -322,12 +326,12 @@ def test_an_infinite_number_is_named_by_row_and_column(fitted, is_frame):
         x[2, 1] = np.inf
         model = biv.BIVRegressor(**QUICK).fit(frame.to_numpy(), frame["a"], y_std=np.ones(len(x)))
     column = "'b'" if is_frame else "1"
-    said = f"contains infinity .*: got an infinite number in row 2, column {column}$"
-    with pytest.raises(ValueError, match=said):
+    message = f"contains infinity .*: got an infinite number in row 2, column {column}$"
+    with pytest.raises(ValueError, match=message):
         model.predict(x)
 
 
-def test_an_infinite_number_beside_gaps_of_pandas_is_named_by_row_and_column():
+def test_errors_name_an_infinite_number_beside_missing_values_of_pandas():
     x, y, _ = table()
     frame = pd.DataFrame(x, columns=list("abc")).assign(gaps=GAPS)
     frame.loc[2, "b"] = np.inf
@@ -335,7 +339,7 @@ def test_an_infinite_number_beside_gaps_of_pandas_is_named_by_row_and_column():
         biv.BIVRegressor(**QUICK).fit(frame, y)
 
 
-def test_columns_of_another_name_are_named_briefly(fitted):
+def test_the_error_of_wrong_column_names_is_short(fitted):
     model, frame = fitted
     for name in ("infinity", "x" * 200_000):
         with pytest.raises(ValueError, match="^X: The feature names should match") as e:
@@ -343,25 +347,25 @@ def test_columns_of_another_name_are_named_briefly(fitted):
         assert len(str(e.value)) < 600
 
 
-@pytest.mark.parametrize("odd", [pd.NA, np.ones(2), pd.DataFrame({"a": [1]}), "x" * 200_000])
+@pytest.mark.parametrize("value", [pd.NA, np.ones(2), pd.DataFrame({"a": [1]}), "x" * 200_000])
 @pytest.mark.parametrize("name", sorted(set(biv.BIVRegressor().get_params()) - {"checkpoint"}))
-def test_a_setting_that_cannot_be_is_named(name, odd):
+def test_errors_name_an_invalid_setting(name, value):
     x, y, std = table()
     with pytest.raises((TypeError, ValueError), match=f"^{name}(:| must be) ") as e:
-        biv.BIVRegressor(**{**QUICK, name: odd}).fit(x, y, y_std=std)
+        biv.BIVRegressor(**{**QUICK, name: value}).fit(x, y, y_std=std)
     assert len(str(e.value)) < 600
 
 
-@pytest.mark.parametrize("odd", [pd.NA, "x" * 200_000])
+@pytest.mark.parametrize("value", [pd.NA, "x" * 200_000])
 @pytest.mark.parametrize("name", ["X", "y", "y_var", "y_std", "sample_weight"])
-def test_an_argument_that_is_no_array_is_named(name, odd):
+def test_errors_name_an_argument_that_is_not_an_array(name, value):
     x, y, _ = table()
     with pytest.raises((TypeError, ValueError), match=f"^{name}\\b") as e:
-        biv.BIVRegressor(**QUICK).fit(**({"X": x, "y": y} | {name: odd}))
+        biv.BIVRegressor(**QUICK).fit(**({"X": x, "y": y} | {name: value}))
     assert len(str(e.value)) < 700
 
 
-def test_a_checkpoint_that_is_no_path_is_named():
+def test_a_checkpoint_must_be_a_path():
     x, y, _ = table()
     with pytest.raises(TypeError, match="^checkpoint must be a path; got <NA>"):
         biv.BIVRegressor(**QUICK, checkpoint=pd.NA).fit(x, y)

@@ -1,4 +1,4 @@
-"""One finding about error bars: the right kind of it, and no advice that leads to its opposite."""
+"""The finding about error bars: its kind is right, and its advice never leads to the opposite."""
 
 import numpy as np
 import pytest
@@ -11,21 +11,21 @@ DRAWS = 8
 
 
 def labels(rng, rows):
-    """Predictions with an error of their own, noisy labels, and the σ of each."""
+    """Return imperfect predictions, noisy labels, and the σ of each label."""
     truth, sigma = 3 * rng.normal(size=rows), np.exp(rng.normal(0, 0.6, size=rows))
     return truth + 0.5 * rng.normal(size=rows), truth + sigma * rng.normal(size=rows), sigma
 
 
-def some_are(values, share):
+def with_placeholders(values, share):
     def column(rng, sigma):
-        there = rng.random(len(sigma)) < share
-        return np.where(there, rng.choice(values, len(sigma)), sigma)
+        replaced = rng.random(len(sigma)) < share
+        return np.where(replaced, rng.choice(values, len(sigma)), sigma)
 
     return column
 
 
 PLACEHOLDERS = np.array([0, 0.001, 2, 99])
-COLUMNS = {  # the column, what it was given as, and the kinds that are right about it
+COLUMNS = {  # by name: the column, what it is passed as, and the kinds of finding that are right
     "right": (lambda _, s: s, "std", {"consistent"}),
     "σ for σ²": (lambda _, s: s, "variance", {"misread", "factor", "shape"}),
     "σ² for σ": (lambda _, s: s**2, "std", {"misread", "factor"}),
@@ -41,45 +41,44 @@ COLUMNS = {  # the column, what it was given as, and the kinds that are right ab
         "std",
         {"placeholders"},
     ),
-    "some placeholders": (some_are(PLACEHOLDERS, 0.3), "std", {"placeholders"}),
-    "some 99": (some_are([99.0], 0.1), "std", {"placeholders"}),
+    "some placeholders": (with_placeholders(PLACEHOLDERS, 0.3), "std", {"placeholders"}),
+    "some 99": (with_placeholders([99.0], 0.1), "std", {"placeholders"}),
     "two instruments": (lambda _, s: np.where(s > 1, 2.0, 0.5), "std", {"consistent"}),
 }
 
 
-def drawn(name, rows, seed):
-    """(prediction, label, column, what it is given as)."""
+def draw(name, rows, seed):
+    """Return predictions, labels, a column of error bars, and what it is passed as."""
     rng = np.random.default_rng([seed, rows])
     pred, target, sigma = labels(rng, rows)
     make, taken, _ = COLUMNS[name]
     column = make(rng, sigma)
-    if name == "two instruments":  # by which labels really scatter
+    if name == "two instruments":  # the labels scatter by these error bars
         target = pred + column * rng.normal(size=rows)
     return pred, target, column, taken
 
 
-def judged(pred, target, column, taken):
+def judge_column(pred, target, column, taken):
     return judge(pred, target, column ** metrics.READINGS[taken], taken)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_kind_is_right(name):
-    found = [judged(*drawn(name, 1500, seed)).kind for seed in range(DRAWS)]
-    assert sum(kind in COLUMNS[name][2] for kind in found) >= DRAWS - 1
+    kinds = [judge_column(*draw(name, 1500, seed)).kind for seed in range(DRAWS)]
+    assert sum(kind in COLUMNS[name][2] for kind in kinds) >= DRAWS - 1
 
 
-def followed(finding, pred, target, column, taken):
-    """What is found once the advice was followed."""
+def judge_corrected(finding, pred, target, column, taken):
+    """Return the finding after the advice has been followed."""
     variance = column ** metrics.READINGS[taken]
     if finding.kind == "factor":
         return judge(pred, target, variance, taken, calibrated=finding.factor.value)
     if finding.kind == "misread":
-        held = next(
-            k for k in INSTEAD if f"seems to hold {INSTEAD[k][0]}, judging by" in finding.text
-        )
-        _, do, instead = INSTEAD[held]
-        return judged(pred, target, 1 / column if "inverse" in do else column, instead)
+        text = finding.text
+        reading = next(k for k in INSTEAD if f"seems to hold {INSTEAD[k][0]}, judging by" in text)
+        _, advice, instead = INSTEAD[reading]
+        return judge_column(pred, target, 1 / column if "inverse" in advice else column, instead)
     assert finding.kind == "placeholders"
     values, counts = np.unique(column, return_counts=True)
     unknown = np.isin(column, values[counts >= 3])
@@ -91,19 +90,14 @@ def followed(finding, pred, target, column, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [150, 600, 1500])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_an_advice_that_is_followed_leads_to_no_other(name, rows):
-    """After a misreading is corrected a factor may be left, though not a large one."""
+def test_advice_that_is_followed_leads_to_no_further_advice(name, rows):
+    """After a misreading is corrected, a factor may remain if it is not large."""
     for seed in range(DRAWS // 2):
-        own = drawn(name, rows, seed)
-        first = judged(*own)
-        if first.kind in (
-            *SILENT,
-            "nothing",
-            "shape",
-            "too large",
-        ):  # which advise nothing in particular
+        drawing = draw(name, rows, seed)
+        first = judge_column(*drawing)
+        if first.kind in (*SILENT, "nothing", "shape", "too large"):  # without specific advice
             continue
-        second = followed(first, *own)
+        second = judge_corrected(first, *drawing)
         assert second.kind in (*SILENT, "factor"), (first.text, second.text)
         assert second.kind != first.kind
         assert not second.is_grave
@@ -111,28 +105,30 @@ def test_an_advice_that_is_followed_leads_to_no_other(name, rows):
 
 @pytest.mark.parametrize("rows", [5, MIN_JUDGED - 1])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_of_few_labels_nothing_is_said(name, rows):
-    finding = judged(*drawn(name, rows, 0))
+def test_few_labels_are_not_judged(name, rows):
+    finding = judge_column(*draw(name, rows, 0))
     assert finding.kind == "few"
     assert f"at least {MIN_JUDGED}" in finding.text
     assert not finding.is_grave
 
 
 def test_only_labels_with_an_error_bar_are_counted():
-    pred, target, column, taken = drawn("right", 1500, 0)
+    pred, target, column, taken = draw("right", 1500, 0)
     column[MIN_JUDGED - 1 :] = np.nan
     column[200:300] = np.inf
-    assert judged(pred, target, column, taken).kind == "few"
+    assert judge_column(pred, target, column, taken).kind == "few"
     column[300] = 1.0
-    assert judged(pred, target, column, taken).kind != "few"
+    assert judge_column(pred, target, column, taken).kind != "few"
 
 
-def test_one_huge_error_bar_does_not_decide():
-    pred, target, column, taken = drawn("right", 600, 0)
+def test_one_huge_error_bar_does_not_change_the_finding():
+    pred, target, column, taken = draw("right", 600, 0)
     column[3] = 1e10
-    assert judged(pred, target, column, taken).kind == "consistent"
-    column[:] = np.where(np.arange(600) < 5, column, 0.0)  # nor is a column of zeros all huge
-    assert judged(pred, target, column, taken).kind != "few"
+    assert judge_column(pred, target, column, taken).kind == "consistent"
+    column[:] = np.where(
+        np.arange(600) < 5, column, 0.0
+    )  # with a median of 0, no error bar is huge
+    assert judge_column(pred, target, column, taken).kind != "few"
 
 
 def heavy(rng, rows):
@@ -150,7 +146,7 @@ def skewed(rng, rows):
 @pytest.mark.parametrize("rows", [120, 300, 1500])
 @pytest.mark.parametrize("noise", [heavy, skewed])
 def test_heavy_tails_are_seldom_taken_for_wrong_error_bars(noise, rows):
-    """A 95% interval that excludes 1 is so in a quarter of these draws."""
+    """The 95% interval of the factor excludes 1 in a quarter of these draws."""
     kinds, excluded = [], []
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -164,27 +160,29 @@ def test_heavy_tails_are_seldom_taken_for_wrong_error_bars(noise, rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [120, 300, 1500])
-def test_right_error_bars_are_not_accused(rows):
-    found = [judged(*drawn("right", rows, seed)) for seed in range(50)]
-    assert np.mean([finding.kind not in SILENT for finding in found]) <= 0.02
-    for finding in found:
-        if finding.kind == "consistent":  # an interval that holds 1 and 0.1 is no evidence
+def test_right_error_bars_are_seldom_judged_wrong(rows):
+    results = [judge_column(*draw("right", rows, seed)) for seed in range(50)]
+    assert np.mean([finding.kind not in SILENT for finding in results]) <= 0.02
+    for finding in results:
+        if finding.kind == "consistent":  # an interval that holds both 1 and 0.1 is no evidence
             assert 1 / 3 < finding.factor.low < finding.factor.high < 3
 
 
 @pytest.mark.parametrize("scale", [3.0, 30.0])
-def test_error_bars_made_of_the_noisy_count_follow_its_noise(scale):
+def test_error_bars_computed_from_the_noisy_count_follow_its_noise(scale):
     for seed in range(DRAWS):
         rng = np.random.default_rng(seed)
         rate = scale * np.exp(rng.normal(0, 0.7, 400))
         n = rng.poisson(rate).astype(float)
         pred = rate * (1 + 0.02 * rng.normal(size=400))
         assert judge(pred, n, np.maximum(n, 1)).kind == "follows"
-        assert judge(pred, n, rate).kind in SILENT  # of the expected count they are right
+        assert (
+            judge(pred, n, rate).kind in SILENT
+        )  # computed from the expected count, they are right
 
 
-def test_error_bars_that_go_with_the_truth_do_not_follow_the_noise():
-    """The model misses half of the truth, so that residuals go with all that the truth does."""
+def test_error_bars_correlated_with_the_truth_do_not_follow_the_noise():
+    """The model misses half of the truth, so that its residuals are correlated with the truth."""
     for seed in range(DRAWS):
         rng = np.random.default_rng(seed)
         truth = rng.normal(size=600)
@@ -194,7 +192,7 @@ def test_error_bars_that_go_with_the_truth_do_not_follow_the_noise():
 
 
 def test_error_bars_larger_than_the_noise():
-    """σ for σ² near σ = ½, where the slope is 2σ = 1; and a column of one value."""
+    """σ is passed as σ² near σ = ½, where the slope is 2σ = 1; then all error bars are equal."""
     rng = np.random.default_rng(0)
     sigma = rng.uniform(0.35, 0.65, size=800)
     target = sigma * rng.normal(size=800)
@@ -207,15 +205,15 @@ def test_error_bars_larger_than_the_noise():
     assert judge(pred, target, np.full(800, 0.2)).kind == "equal"
 
 
-def test_a_factor_says_what_else_it_may_be():
-    pred, target, column, taken = drawn("too large", 1500, 0)
+def test_the_text_of_a_factor_names_other_causes():
+    pred, target, column, taken = draw("too large", 1500, 0)
     low = judge(pred, target, column**2, taken)
     assert "few repeats" in low.text
     assert "worse where labels" not in low.text
     assert "biv train --calibrate-variance corrects" in low.record().text
     assert "--calibrate-variance, without --stream," in low.record(STREAM_OPTIONS).text
     assert low.factor.value == pytest.approx(1 / 9, rel=0.3)
-    high = judged(*drawn("too small", 1500, 0))
+    high = judge_column(*draw("too small", 1500, 0))
     assert "worse where labels" in high.text
     assert "few repeats" not in high.text
     assert "; calibrate_variance=True corrects a common factor" in high.text
@@ -224,53 +222,53 @@ def test_a_factor_says_what_else_it_may_be():
         assert f"by {finding.factor.value:.3g} ({finding.factor.low:.3g} to" in finding.text
 
 
-def test_what_is_calibrated_is_judged_after_it():
-    pred, target, column, _ = drawn("too small", 1500, 0)
+def test_calibrated_error_bars_are_judged_after_calibration():
+    pred, target, column, _ = draw("too small", 1500, 0)
     before = judge(pred, target, column**2)
     after = judge(pred, target, column**2, calibrated=before.factor.value)
     assert (before.kind, after.kind) == ("factor", "consistent")
     assert after.factor.value == pytest.approx(1)
-    pred, target, shuffled, _ = drawn("shuffled", 1500, 0)
+    pred, target, shuffled, _ = draw("shuffled", 1500, 0)
     assert judge(pred, target, shuffled**2).kind == "nothing"
-    assert judge(pred, target, shuffled**2, calibrated=-0.1).kind == "equal"  # they are all 0
-    wrong = drawn("1/σ² for σ²", 1500, 0)[:3]
-    assert judge(*wrong, calibrated=0.1).kind == "misread"  # which no factor corrects
+    assert judge(pred, target, shuffled**2, calibrated=-0.1).kind == "equal"  # all are 0
+    wrong = draw("1/σ² for σ²", 1500, 0)[:3]
+    assert judge(*wrong, calibrated=0.1).kind == "misread"  # no factor corrects these
 
 
-def test_the_ends_of_an_interval_have_no_other_reading():
-    pred, target, column, _ = drawn("1/σ² for σ²", 1500, 0)
+def test_the_bounds_of_an_interval_have_no_other_reading():
+    pred, target, column, _ = draw("1/σ² for σ²", 1500, 0)
     assert judge(pred, target, column, None).kind == "nothing"
 
 
-def test_a_reading_that_would_be_found_wrong_is_not_advised():
-    """20/σ², which is far from all that the column may be taken for."""
+def test_a_reading_that_would_be_judged_wrong_is_not_advised():
+    """The column holds 20/σ², which is far from every reading."""
     rng = np.random.default_rng(0)
     column = np.exp(rng.normal(0, 0.8, size=1500))
     target, pred = np.sqrt(20 / column) * rng.normal(size=1500), np.zeros(1500)
     reading = metrics.misread(pred, target, column)
     assert reading is not None
-    obeyed = judge(pred, target, column ** metrics.READINGS[reading], INSTEAD[reading][2])
-    assert obeyed.is_grave
+    corrected = judge(pred, target, column ** metrics.READINGS[reading], INSTEAD[reading][2])
+    assert corrected.is_grave
     assert judge(pred, target, column).kind == "nothing"
 
 
 def test_ranks_of_equal_values_are_their_mean():
     expected = np.array([2, 2, 2, 4, 5]) - 3
-    found = ranks(np.array([1.0, 1.0, 1.0, 7.0, 9.0]))
-    assert found == pytest.approx(expected / np.sqrt((expected**2).sum()))
+    result = ranks(np.array([1.0, 1.0, 1.0, 7.0, 9.0]))
+    assert result == pytest.approx(expected / np.sqrt((expected**2).sum()))
     assert ranks(np.ones(3)).tolist() == [0, 0, 0]
 
 
-def test_a_factor_far_from_1_that_is_not_sure_is_told():
-    """Where heavy tails make its error large, as it would be at 1."""
+def test_an_uncertain_factor_far_below_1_has_its_own_text():
+    """Heavy tails make its standard error large, once it is rescaled to a factor of 1."""
     rng = np.random.default_rng(4)
-    told = []
+    texts = []
     for _ in range(40):
         sigma = np.exp(rng.normal(0, 0.5, size=300))
         noise = 0.4 * sigma * rng.standard_t(3, size=300) / np.sqrt(3)
         finding = judge(noise, np.zeros(300), sigma**2)
         assert finding.kind in ("factor", "undecided", "too large", "nothing")
         if finding.kind == "undecided" and finding.factor.high < 0.8:
-            told.append(finding.text)
-    assert told
-    assert all("σ² may be too large" in text and "heavy tails" in text for text in told)
+            texts.append(finding.text)
+    assert texts
+    assert all("σ² may be too large" in text and "heavy tails" in text for text in texts)

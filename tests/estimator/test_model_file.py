@@ -1,4 +1,4 @@
-"""Fitted models in files."""
+"""Files of fitted models."""
 
 import subprocess
 import sys
@@ -17,15 +17,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @pytest.mark.slow
-def test_a_byte_that_has_changed_is_noticed(fitted, tmp_path):
+def test_a_changed_bit_is_an_error(fitted, tmp_path):
     path = tmp_path / "model"
     fitted.save(path)
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
     for place in rng.integers(8, len(whole), size=60):
-        spoiled = bytearray(whole)
-        spoiled[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(spoiled)
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
         with pytest.raises(ValueError, match="model (is not a model|must be a)"):
             biv.BIVRegressor.load(path)
 
@@ -37,7 +37,7 @@ def fitted():
 
 
 @pytest.mark.slow
-def test_what_is_saved_predicts_the_same_in_another_process(fitted, tmp_path):
+def test_a_loaded_model_predicts_the_same_in_another_process(fitted, tmp_path):
     path = tmp_path / "model.safetensors"
     fitted.save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
@@ -54,8 +54,8 @@ print(model.n_epochs_, model.epsilon_, model.tau2_, model.effective_sample_size_
     np.testing.assert_allclose(
         np.load(tmp_path / "y.npy"), fitted.predict(x, return_std=True), rtol=1e-6
     )
-    told = (fitted.n_epochs_, fitted.epsilon_, fitted.tau2_, fitted.effective_sample_size_)
-    assert run.stdout.strip() == " ".join(map(str, (*told, fitted.get_params())))
+    attributes = fitted.n_epochs_, fitted.epsilon_, fitted.tau2_, fitted.effective_sample_size_
+    assert run.stdout.strip() == " ".join(map(str, (*attributes, fitted.get_params())))
 
 
 @pytest.mark.slow
@@ -72,16 +72,16 @@ def test_several_outputs_and_a_policy_can_be_saved(tmp_path):
     assert loaded.epsilon_ is None
 
 
-@pytest.mark.parametrize("kept", [0, 4, 100, -1])
-def test_a_damaged_file_is_named(kept, fitted, tmp_path):
+@pytest.mark.parametrize("length", [0, 4, 100, -1])
+def test_the_error_of_a_truncated_file_names_it(length, fitted, tmp_path):
     path = tmp_path / "model.safetensors"
     fitted.save(path)
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(ValueError, match="model.safetensors is not a model, or is damaged"):
         biv.BIVRegressor.load(path)
 
 
-def test_other_files_are_not_models(fitted, tmp_path):
+def test_files_that_are_not_models_are_an_error(fitted, tmp_path):
     from safetensors.torch import save_file
 
     fitted.save(tmp_path / "good")
@@ -89,7 +89,7 @@ def test_other_files_are_not_models(fitted, tmp_path):
     with pytest.raises(ValueError, match="other must be a 'biv model 1'; got None"):
         biv.BIVRegressor.load(tmp_path / "other")
     tensors, content = model_file.read(tmp_path / "good")
-    for spoiled in (
+    for damaged in (
         ({k: v for k, v in tensors.items() if k != "member.1.0.frequency"}, content),
         (tensors, {**content, "members": 9}),
         (tensors, {k: v for k, v in content.items() if k != "network"}),
@@ -97,7 +97,7 @@ def test_other_files_are_not_models(fitted, tmp_path):
         (tensors, {**content, "labels": [[0.0, -1.0]]}),
         (tensors, {**content, "scores": 3}),
     ):
-        model_file.write(tmp_path / "bad", *spoiled)
+        model_file.write(tmp_path / "bad", *damaged)
         with pytest.raises(ValueError, match="bad is not a model, or is damaged"):
             biv.BIVRegressor.load(tmp_path / "bad")
     with pytest.raises(
@@ -114,7 +114,7 @@ class WithName(biv.BIVRegressor):
         self.name = name
 
 
-def test_truth_values_given_as_numbers_and_settings_of_a_subclass_are_loaded(tmp_path):
+def test_booleans_given_as_numbers_and_settings_of_a_subclass_are_loaded(tmp_path):
     x, y, std, _ = table(60)
     few = {"members": 2, "folds": 2, "max_epochs": 2}
     WithName(name="a", verbose=1, **few).fit(x, y, y_std=std).save(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""The parameters of BIVRegressor: one table of constraints, and one documentation."""
+"""Parameters of BIVRegressor: the table of constraints, and the docstring."""
 
 import inspect
 import re
@@ -15,9 +15,9 @@ CHECKED_WITH_DATA = {"keep", "random_state"}
 METHODS = ["fit", "predict", "score", "save", "load"]
 
 
-def documented(section, of):
-    """Names of a numpydoc section, each with its type."""
-    text = inspect.cleandoc(of.__doc__)
+def documented(section, value):
+    """Return the names of a numpydoc section of a docstring, each with its type."""
+    text = inspect.cleandoc(value.__doc__)
     _, _, after = text.partition(f"\n{section}\n{'-' * len(section)}\n")
     body = re.split(r"\n\n\w+\n-+\n", after)[0]
     return dict(re.findall(r"^(\w+) : (.+)$", body, flags=re.MULTILINE))
@@ -35,13 +35,13 @@ def test_the_defaults_are_allowed():
 @pytest.mark.parametrize("value", [pd.NA, "x" * 100_000, np.zeros((1000, 2)), [1] * 5000, {}])
 def test_errors_name_the_parameter_and_are_short(name, value):
     if name == "checkpoint" and isinstance(value, str):
-        return  # which is a path
+        return  # any text is a path
     with pytest.raises((TypeError, ValueError), match=f"^{name} must be .*; got ") as error:
         check_parameters(biv.BIVRegressor(**{name: value}).get_params())
     assert len(str(error.value)) < 500
 
 
-def test_what_training_would_refuse_is_refused_at_once():
+def test_fit_checks_parameters_of_the_training_first():
     x, y, _, _ = table(50)
     for name, value in (("learning_rate", 0.0), ("weight_decay", -1.0)):
         with pytest.raises(ValueError, match=f"{name} must be .*; got .*biv docs estimator"):

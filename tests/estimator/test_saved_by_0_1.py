@@ -1,4 +1,4 @@
-"""Models, folders and stores that version 0.1 wrote still load and predict the same."""
+"""Models, folders and stores written by version 0.1 still load and give the same predictions."""
 
 from pathlib import Path
 from shutil import copy
@@ -21,8 +21,8 @@ def test_a_model_predicts_the_same(file, outputs, tmp_path):
     rows, expected = (pd.read_csv(SAVED / name) for name in ("table.csv", "predictions.csv"))
     model = biv.BIVRegressor.load(SAVED / file)
     model.save(tmp_path / "again.biv")
-    for one in (model, biv.BIVRegressor.load(tmp_path / "again.biv")):
-        mean, std = one.predict(rows[FEATURES], return_std=True)
+    for loaded in (model, biv.BIVRegressor.load(tmp_path / "again.biv")):
+        mean, std = loaded.predict(rows[FEATURES], return_std=True)
         for k, output in enumerate(outputs):
             columns = (np.reshape(values, (len(rows), -1))[:, k] for values in (mean, std))
             for name, column in zip(("mean", "std"), columns, strict=True):
