@@ -25,11 +25,11 @@ def test_reproduce_trains_once_and_draws_from_the_store(tmp_path, capsys):
     out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path)]
     assert main(["reproduce", "table1", "fig03", *out, "--jobs", "2"]) == 0
     shown = capsys.readouterr().out
-    assert "24 runs trained, 0 were stored already" in shown
+    assert "Trained 24 runs; 0 already stored." in shown
     assert "| α=0.25 | C=μ/20 |" in shown
     table = (tmp_path / "table1-bike2011-smoke.csv").read_bytes()
     assert main(["reproduce", "table1", "4", *out]) == 0
-    assert "2 runs trained, 22 were stored already" in capsys.readouterr().out
+    assert "Trained 2 runs; 22 already stored." in capsys.readouterr().out
     assert (tmp_path / "table1-bike2011-smoke.csv").read_bytes() == table
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {
@@ -55,16 +55,16 @@ def test_claims_are_tested_from_the_store(tmp_path, capsys):
     out = ["--dataset", "bike2011", "--preset", "smoke", "--seeds", "2", "--out", str(tmp_path)]
     assert main(["claims", "2", "16", *out, "--jobs", "2"]) == 0
     shown = capsys.readouterr().out
-    assert "6 runs trained, 0 were stored already" in shown
+    assert "Trained 6 runs; 0 already stored." in shown
     assert re.search(r"^  2  Noise of mean", shown, re.MULTILINE)
-    assert re.search(r"^ 16  Twice as many clean rows", shown, re.MULTILINE)
+    assert re.search(r"^ 16  Twice as many clean training rows", shown, re.MULTILINE)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"runs.sqlite"}  # files are written only if all claims are shown
     assert main(["claims", "2", "16", "--stored", *out]) == 0
-    assert "6 of 6 runs are stored" in capsys.readouterr().out
+    assert "6 of 6 runs stored." in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert main(["reproduce", "fig03", "--stored", *out]) == 0  # some runs are missing
-    assert "4 of 16 runs are stored" in capsys.readouterr().out
+    assert "4 of 16 runs stored." in capsys.readouterr().out
     assert (tmp_path / "fig03-bike2011-smoke.svg").exists()
     assert main(["claims", "--stored", *out]) == 0
     page = (tmp_path / "claims-bike2011-smoke.md").read_text(encoding="utf-8")
@@ -103,11 +103,11 @@ def test_the_demo_writes_the_table_and_prints_its_paths(tmp_path):
     ("arguments", "message"),
     [
         (["claims", "21"], "got '21'"),
-        (["claims", "--jobs", "0"], "--seeds and --jobs must be at least 1"),
+        (["claims", "--jobs", "0"], "--jobs must be at least 1; got 0"),
         (["claims", "2", "--stored"], "runs.sqlite does not exist, and --stored trains nothing"),
         (["reproduce", "fig16"], "got 'fig16'"),
-        (["reproduce"], "name what to reproduce"),
-        (["reproduce", "table1", "--seeds", "0"], "--seeds and --jobs must be at least 1"),
+        (["reproduce"], "name an artefact, such as table1, fig03 or all; --list lists them"),
+        (["reproduce", "table1", "--seeds", "0"], "--seeds must be at least 1; got 0"),
     ],
 )
 def test_bad_usage_is_exit_code_2(arguments, message, tmp_path, capsys):
@@ -151,7 +151,7 @@ def test_without_stored_runs_no_file_is_written(tmp_path, capsys):
     Store(tmp_path / "runs.sqlite")
     for command in (["reproduce", "fig03"], ["claims"]):
         assert main([*command, "--stored", "--dataset", "bike2011", "--out", str(tmp_path)]) == 2
-        assert "has none of these" in capsys.readouterr().err
+        assert "has none of the " in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["runs.sqlite"]
 
 
@@ -170,7 +170,7 @@ def test_a_locked_store_is_an_error_before_training(tmp_path, monkeypatch, capsy
     Store(tmp_path / "runs.sqlite")
     holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("biv.paper.store.PATIENCE", 0.1)
+    monkeypatch.setattr("biv.paper.store.LOCK_TIMEOUT", 0.1)
     monkeypatch.setattr(Processes, "submit", lambda *_: pytest.fail("it trained"))
     out = ["--dataset", "bike2011", "--preset", "smoke", "--out", str(tmp_path)]
     assert main(["reproduce", "fig03", *out]) == 2
@@ -181,7 +181,7 @@ def test_a_locked_store_is_an_error_before_training(tmp_path, monkeypatch, capsy
 def test_claims_are_listed_with_their_runs(tmp_path, capsys):
     assert main(["claims", "--list", "--dataset", "bike2011", "--out", str(tmp_path / "new")]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^claim 19 +240 +0 +[\d.]+ (min|s) +Plain SGD", shown, re.MULTILINE)
+    assert re.search(r"^claim 19 +240 +0 +[\d.]+ (min|s) +With plain SGD", shown, re.MULTILINE)
     assert "claim 16" not in shown
 
 

@@ -22,7 +22,7 @@ from biv.estimator import model_file
 from biv.metrics import Score
 from biv.paper.commands._common import train_missing
 from biv.paper.commands._options import add_options
-from biv.paper.runner import Plan
+from biv.paper.runner import TrainingSummary
 from biv.paper.store import Store
 from biv.tables import files
 from biv.workflows import ModelFolder
@@ -239,8 +239,8 @@ STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", "1", "--store
     ("value", "message"),
     [
         (0.0, "runs.sqlite cannot be shown: "),
-        (-1.0, "is damaged: its effective_batch_size must be finite and 0 or more"),
-        (float("nan"), "is damaged: its effective_batch_size must be finite and 0 or more"),
+        (-1.0, "is damaged: its effective_batch_size must be finite and at least 0"),
+        (float("nan"), "is damaged: its effective_batch_size must be finite and at least 0"),
     ],
 )
 @pytest.mark.parametrize(
@@ -299,9 +299,9 @@ def test_an_unfinished_transaction_that_cannot_be_undone_is_an_error(
     monkeypatch.setattr(sqlite3, "connect", not_writable)
     assert report(unfinished[0], tmp_path) == 2
     assert (
-        "runs.sqlite cannot be used: attempt to write a readonly database: runs.sqlite-journal "
-        "holds a transaction that was not finished: open the store once, as by `biv report`, where "
-        "it and its folder can be written"
+        "runs.sqlite cannot be used: attempt to write a readonly database; runs.sqlite-journal "
+        "holds an unfinished transaction. Make the store and its folder writable and open it once, "
+        "for example with `biv report`"
     ) in capsys.readouterr().err
     assert unfinished[0].read_bytes() == changed
 
@@ -316,7 +316,7 @@ def test_a_journal_does_not_lead_to_other_files(read_only, unfinished, tmp_path)
     end = name + struct.pack(">II", len(name), sum(name)) + bytes.fromhex("d9d505f920a163d7")
     with journal.open("ab") as file:
         file.write(struct.pack(">I", page) + end)
-    with pytest.raises(ValueError, match="runs.sqlite-journal is not of a store"):
+    with pytest.raises(ValueError, match="runs.sqlite-journal is not the journal of a store"):
         Store(store, read_only=read_only)
     assert victim.read_text() == "mine"
     assert store.read_bytes() == changed
@@ -328,7 +328,7 @@ def test_a_store_whose_creation_was_killed_is_created(tmp_path, monkeypatch):
     trained = []
     monkeypatch.setattr(
         "biv.paper.runner.complete",
-        lambda runs, *_, **__: (trained.extend(runs), Plan(0, len(runs), []))[1],
+        lambda runs, *_, **__: (trained.extend(runs), TrainingSummary(0, len(runs), []))[1],
     )
     monkeypatch.setattr("biv.paper.timing.seconds_per_row", lambda _: 0.001)
     parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""Runs that tests of experiments share, and results made up for them."""
+"""Runs that tests of the paper's experiments share, and simulated results for them."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def assert_same_result(one, other):
 
 
 def line_of(*curves, diverged=()):
-    """A line whose runs have these test losses."""
+    """Return a line and results of its runs with these test losses, one curve per seed."""
     runs = [replace(RUN, seed=seed) for seed in range(len(curves))]
     flat = np.zeros(20, dtype=np.float32)
     results = {
@@ -59,19 +59,21 @@ def line_of(*curves, diverged=()):
 
 
 def results_of(runs):
-    """Made-up results of whole grids, by run: curves that fall, each in its own way."""
-    found = {}
+    """Return simulated results of runs; each has its own falling curve."""
+    results = {}
     for number, run in enumerate(runs):
         rng = np.random.default_rng(number)
         tests = run.epochs * (run.train_rows // run.batch_size) // run.test_every
         falling = 0.1 + 0.5 / np.arange(1, tests + 1) + 0.02 * rng.random(tests)
         epochs = (0.2 + rng.random((3, run.epochs))).astype(np.float32)
-        found[run] = RunResult(run, falling.astype(np.float32), *epochs, None, {"machine": "here"})
-    return found
+        results[run] = RunResult(
+            run, falling.astype(np.float32), *epochs, None, {"machine": "here"}
+        )
+    return results
 
 
 class InProcessWorkers:
-    """Workers that train in this process, which has everything loaded."""
+    """Workers that train in this process, which saves the start of other processes."""
 
     count = 1
 
@@ -84,7 +86,7 @@ class InProcessWorkers:
     def submit(self, runs):
         self.waiting.append(runs)
 
-    def finished(self, _moved):
+    def finished(self, _on_progress):
         while self.waiting:
             runs = self.waiting.pop(0)
             yield runs, stacks.attempt(runs)

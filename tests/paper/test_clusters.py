@@ -1,4 +1,4 @@
-"""Sweeps on clusters, on this machine's loopback: real schedulers, real workers, real deaths."""
+"""Test training on clusters, with real schedulers and workers on this machine that are killed."""
 
 import json
 import os
@@ -25,13 +25,13 @@ from biv.paper.workers.processes import Processes
 from helpers.paper_runs import RUN, SMOKE, assert_same_result
 
 TABLE = SMOKE["table1"].runs(1)
-BAD = replace(RUN, seed=77)  # of the shape of the others; see `bad_run`
-PATIENCE = 60  # seconds until a server must be there
+BAD = replace(RUN, seed=77)  # has the shape of the others; see `bad_run`
+START_TIMEOUT = 60  # seconds in which a server must start
 
 
 @pytest.fixture
 def bad_run(tmp_path, monkeypatch):
-    """Have the bad run raise what is no ValueError, in every process that is started."""
+    """Make the bad run raise a TypeError in every process that is started."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(f"""
 from biv.paper.protocol import MemberFactory
@@ -49,7 +49,7 @@ MemberFactory.__call__ = make_or_raise
 
 @contextmanager
 def started(*command, **environment):
-    """A server with whatever it starts, ended by its own process group."""
+    """Start a server in its own process group, and stop the whole group at the end."""
     process = subprocess.Popen(
         [sys.executable, *command],
         env={**os.environ, **environment},
@@ -63,22 +63,22 @@ def started(*command, **environment):
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)
-        with suppress(ProcessLookupError):  # what it left behind, if it did
+        with suppress(ProcessLookupError):  # processes that it left behind
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def eventually(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it takes too long"
+    deadline = time.monotonic() + START_TIMEOUT
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.05)
-    return found
+    return value
 
 
 @contextmanager
 def dask_cluster(folder, workers=2, threads=1, **settings):
-    """A scheduler and workers, each a process of its own; its address and the workers' processes."""
+    """Start a scheduler and workers; yield the address and the processes of the workers."""
     file = folder / "scheduler.json"
     local = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
     command = ("-m", "dask", "scheduler", *local, "--port", "0", "--scheduler-file", str(file))
@@ -105,18 +105,18 @@ def started_all(count, *command, **environment):
 
 @contextmanager
 def watching(cluster):
-    """A client of a Dask cluster, beside the sweep's own."""
+    """Connect another client to a Dask cluster."""
     import distributed
 
     place = cluster.replace("dask://", "tcp://")
-    with distributed.Client(place, set_as_default=False, timeout=PATIENCE) as client:
+    with distributed.Client(place, set_as_default=False, timeout=START_TIMEOUT) as client:
         yield client
 
 
 def connected(cluster, workers=2):
-    """The workers of a cluster, once all have come."""
+    """Return the workers of a cluster when all have joined."""
     with watching(cluster) as client:
-        client.wait_for_workers(workers, timeout=PATIENCE)
+        client.wait_for_workers(workers, timeout=START_TIMEOUT)
     return clusters.connect(clusters.address(cluster))
 
 
@@ -130,7 +130,7 @@ def reproduce(folder, *options):
 
 
 def written(folder):
-    """What is written of a table, pictures aside."""
+    """Return the text files that were written for the table."""
     return {
         kind: (folder / f"table1-bike2011-smoke.{kind}").read_bytes()
         for kind in ("csv", "md", "tex")
@@ -138,20 +138,22 @@ def written(folder):
 
 
 @pytest.mark.slow
-def test_a_sweep_begun_here_ends_on_dask_though_a_worker_is_killed(tmp_path, monkeypatch, capsys):
-    here, there = (
-        Store(tmp_path / "here" / "runs.sqlite"),
-        Store(tmp_path / "there" / "runs.sqlite"),
+def test_training_started_here_is_finished_on_dask_although_a_worker_is_killed(
+    tmp_path, monkeypatch, capsys
+):
+    local, cluster_store = (
+        Store(tmp_path / "local" / "runs.sqlite"),
+        Store(tmp_path / "cluster" / "runs.sqlite"),
     )
     expected = stacks.train(TABLE)
-    here.add(expected)
-    there.add(expected[:4])
-    begun = provenance(there, TABLE[:4])
+    local.add(expected)
+    cluster_store.add(expected[:4])
+    before = provenance(cluster_store, TABLE[:4])
     monkeypatch.setattr(runner, "LARGEST_STACK", 3)
     killed = []
     add = Store.add
     with dask_cluster(tmp_path, threads=2) as (cluster, _), watching(cluster) as client:
-        client.wait_for_workers(2, timeout=PATIENCE)
+        client.wait_for_workers(2, timeout=START_TIMEOUT)
         pids = client.run(os.getpid)
 
         def add_and_kill(store, outcomes):
@@ -162,25 +164,27 @@ def test_a_sweep_begun_here_ends_on_dask_though_a_worker_is_killed(tmp_path, mon
                 killed.append(busy[0])
 
         monkeypatch.setattr(Store, "add", add_and_kill)
-        assert reproduce(tmp_path / "there", "--cluster", cluster) == 0
+        assert reproduce(tmp_path / "cluster", "--cluster", cluster) == 0
         eventually(lambda: killed and killed[0] not in client.nthreads())
     shown = capsys.readouterr().out
-    assert f"18 runs to train, 4 stored already: in 2 processes of {cluster}." in shown
-    assert f"{cluster} has 4 threads in 2 workers, and a worker trains one stack at a time" in shown
-    assert "18 runs trained, 4 were stored already." in shown
-    found = there.results(TABLE)
+    assert f"18 runs to train, 4 already stored: in 2 processes of {cluster}." in shown
+    assert f"{cluster} has 4 threads in 2 workers, but a worker trains one stack at a time" in shown
+    assert "Trained 18 runs; 4 already stored." in shown
+    results = cluster_store.results(TABLE)
     for outcome in expected:
-        assert_same_result(found[outcome.run], outcome)
-    assert {found[run].provenance["threads"] for run in TABLE} == {1}
-    assert provenance(there, TABLE[:4]) == begun
-    assert reproduce(tmp_path / "here", "--stored") == 0
-    assert written(tmp_path / "here") == written(tmp_path / "there")
+        assert_same_result(results[outcome.run], outcome)
+    assert {results[run].provenance["threads"] for run in TABLE} == {1}
+    assert provenance(cluster_store, TABLE[:4]) == before
+    assert reproduce(tmp_path / "local", "--stored") == 0
+    assert written(tmp_path / "local") == written(tmp_path / "cluster")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("bad_run")
-def test_on_dask_what_fails_fails_alone_and_what_is_interrupted_ends_here(tmp_path, monkeypatch):
-    """One cluster for all of it, since each takes seconds to start."""
+def test_on_dask_a_bad_run_fails_alone_and_an_interrupted_training_resumes_here(
+    tmp_path, monkeypatch
+):
+    """Several scenarios share one cluster, because a cluster takes seconds to start."""
     store, lines = Store(tmp_path / "runs.sqlite"), []
     good = [replace(RUN, seed=seed) for seed in range(3)]
     settings = {
@@ -189,48 +193,48 @@ def test_on_dask_what_fails_fails_alone_and_what_is_interrupted_ends_here(tmp_pa
         "BIV_CACHE_DIR": str(tmp_path / "none"),
     }
     with dask_cluster(tmp_path, **settings) as (cluster, _):
-        # Data that are not there are told before anything is trained.
+        # Missing data are an error before anything is trained.
         face = replace(RUN, dataset="utkface", pixels=32)
         with pytest.raises(ValueError, match=r"on the worker tcp://127\.0\.0\.1:\d+: .*UTKFace"):
             runner.complete([face], store, workers=connected(cluster))
-        # Another version is told with both.
+        # An error about versions states both.
         with monkeypatch.context() as patch:
             patch.setattr(clusters, "_sources", lambda: "other")
             with pytest.raises(ValueError, match=r"worker tcp://.*\(sources other\).*; got biv"):
                 clusters.connect(clusters.address(cluster))
-        # One bad run of a stack: its traceback, another attempt, the rest.
+        # A stack with one bad run is logged with its traceback and retried run by run.
         workers = connected(cluster)
-        workers.count = 1  # all in one stack
-        plan = runner.complete([*good, BAD], store, workers=workers, say=lines.append)
-        assert_fails_alone(plan, lines, store)
-        # Interrupted: what was done is stored, nothing is left in the queue.
+        workers.count = 1  # so that all runs are in one stack
+        summary = runner.complete([*good, BAD], store, workers=workers, log=lines.append)
+        assert_fails_alone(summary, lines, store)
+        # After an interrupt, finished runs are stored and the queue is empty.
         more = [replace(RUN, seed=seed) for seed in range(10, 22)]
         monkeypatch.setattr(runner, "LARGEST_STACK", 3)
         with pytest.raises(KeyboardInterrupt):
-            runner.complete(more, store, workers=connected(cluster), say=interrupt)
+            runner.complete(more, store, workers=connected(cluster), log=interrupt)
         assert len(store.missing(more)) == 8
         with watching(cluster) as client:
             count = lambda dask_scheduler: len(dask_scheduler.tasks)  # noqa: E731
             eventually(lambda: client.run_on_scheduler(count) == 0)
         before = provenance(store, more)
-        # What was begun there ends here.
+        # Training that started on the cluster is finished on this machine.
         runner.complete(more[:6], store, jobs=1)
         assert not store.missing(more[:6])
         assert before.items() <= provenance(store, more).items()
-        # A run that ends its worker is given up, and the other worker goes on. There are as many
-        # stacks as workers: Dask suspects those too that wait for a worker when it dies.
+        # A run that kills its worker fails, and the other worker continues. There are as many
+        # stacks as workers, because Dask also suspects stacks that wait for a worker that dies.
         deadly = replace(RUN, seed=30)
-        monkeypatch.setattr(clusters, "work", ending_at(deadly))
+        monkeypatch.setattr(clusters, "work", exiting_at(deadly))
         monkeypatch.setattr(runner, "LARGEST_STACK", 1)
         workers = connected(cluster)
         workers.count = 1
-        plan = runner.complete([deadly, more[6]], store, workers=workers, say=lines.append)
+        summary = runner.complete([deadly, more[6]], store, workers=workers, log=lines.append)
         assert not store.missing(more[6:7])
         runner.complete(more, store, workers=connected(cluster, workers=1))
-    ((run, error, told),) = ((f.run, f.error, f.provenance["traceback"]) for f in plan.failed)
+    ((run, error, trace),) = ((f.run, f.error, f.provenance["traceback"]) for f in summary.failed)
     assert run == deadly
-    assert error.startswith("KilledWorker: all that were given this stack died")
-    assert told == ""
+    assert error.startswith("KilledWorker: every worker that trained this stack died")
+    assert trace == ""
     assert not store.missing(more)
     expected = {outcome.run: outcome for outcome in stacks.train([*good, *more])}
     for run, result in store.results([*good, *more]).items():
@@ -241,34 +245,34 @@ def interrupt(_):
     raise KeyboardInterrupt
 
 
-def ending_at(deadly):
-    """What a worker is given to do instead, sent by value: the worker ends at one run."""
+def exiting_at(deadly):
+    """Return a replacement for `clusters.work`, sent by value, that kills the worker at one run."""
 
-    def work_or_end(runs, here):
+    def work_or_exit(runs, required):
         from biv.paper.workers import clusters
 
         if deadly in runs:
             os._exit(1)
-        return clusters.work(runs, here)
+        return clusters.work(runs, required)
 
-    return work_or_end
+    return work_or_exit
 
 
-def assert_fails_alone(plan, lines, store):
-    """Three good runs and a bad one in a stack: it is tried again, and nobody else fails."""
+def assert_fails_alone(summary, lines, store):
+    """Check that, of three good runs and a bad one in a stack, only the bad one fails."""
     first, *others = lines
-    assert first.startswith("stack 1 of 5: 4 runs of bike2011 failed and will be tried again (")
+    assert first.startswith("stack 1 of 5: 4 runs of bike2011 failed and will be retried (")
     assert "Traceback" in first
     assert "TypeError: " in first
     assert sorted(line.split(": ")[0] for line in others) == [
         f"stack {k} of 5" for k in range(2, 6)
     ]
-    (told,) = (line for line in others if "1 failed" in line)
-    assert "in make_or_raise" in told
-    (failure,) = plan.failed
+    (line,) = (line for line in others if "1 failed" in line)
+    assert "in make_or_raise" in line
+    (failure,) = summary.failed
     assert failure.run == BAD
     assert failure.error.startswith("TypeError: ")
-    assert (plan.stored, plan.trained) == (0, 3)
+    assert (summary.stored, summary.trained) == (0, 3)
     (stored,) = store.failures()
     assert stored == failure
     assert stored.provenance["traceback"].startswith("Traceback (most recent call last)")
@@ -276,34 +280,33 @@ def assert_fails_alone(plan, lines, store):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("bad_run")
-def test_here_one_bad_run_of_a_stack_fails_alone(tmp_path):
+def test_on_this_machine_a_bad_run_of_a_stack_fails_alone(tmp_path):
     store, lines = Store(tmp_path / "runs.sqlite"), []
     runs = [*(replace(RUN, seed=seed) for seed in range(3)), BAD]
-    plan = runner.complete(runs, store, jobs=1, say=lines.append)
-    assert_fails_alone(plan, lines, store)
+    summary = runner.complete(runs, store, jobs=1, log=lines.append)
+    assert_fails_alone(summary, lines, store)
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_a_lone_run_is_tried_twice_and_no_more(again, tmp_path):
-    """And once if it has ended its workers."""
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_single_run_is_retried_once_unless_it_has_killed_its_workers(retry, tmp_path):
     attempts = []
-    trouble = stacks.Trouble("E: no", "Traceback: no", "there", {"biv": "0"}, again)
+    failure = stacks.StackFailure("E: no", "Traceback: no", "worker", {"biv": "0"}, retry)
 
-    class Failing(Silent):
+    class Failing(IdleWorkers):
         def finished(self, _):
             while self.waiting and len(attempts) < 5:
                 attempts.append(runs := self.waiting.pop(0))
-                yield runs, trouble
+                yield runs, failure
 
     workers = Failing()
-    plan = runner.complete([RUN], Store(tmp_path / "runs.sqlite"), workers=workers)
-    assert attempts == [[RUN]] * (2 if again else 1)
-    assert plan.failed == [Failure(RUN, "E: no", {"biv": "0", "traceback": "Traceback: no"})]
+    summary = runner.complete([RUN], Store(tmp_path / "runs.sqlite"), workers=workers)
+    assert attempts == [[RUN]] * (2 if retry else 1)
+    assert summary.failed == [Failure(RUN, "E: no", {"biv": "0", "traceback": "Traceback: no"})]
     assert workers.closed
 
 
-class Silent:
-    """Workers that do nothing."""
+class IdleWorkers:
+    """Workers that train nothing."""
 
     count, closed = 1, False
 
@@ -321,13 +324,13 @@ class Silent:
 
 
 def test_a_worker_trains_one_stack_at_a_time_on_one_thread(monkeypatch):
-    at_once, seen = [], []
+    active, observed = [], []
 
     def attempt(runs):
-        at_once.append(runs)
+        active.append(runs)
         time.sleep(0.05)
-        seen.append((len(at_once), torch.get_num_threads()))
-        at_once.remove(runs)
+        observed.append((len(active), torch.get_num_threads()))
+        active.remove(runs)
 
     monkeypatch.setattr(stacks, "attempt", attempt)
     before = torch.get_num_threads()
@@ -345,12 +348,12 @@ def test_a_worker_trains_one_stack_at_a_time_on_one_thread(monkeypatch):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert seen == [(1, 1)] * 4
+    assert observed == [(1, 1)] * 4
 
 
-def test_a_worker_that_comes_later_is_held_to_the_same_version():
+def test_a_worker_that_joins_later_must_have_the_same_versions():
     with pytest.raises(
-        clusters.OtherVersionError, match=r"must have biv 9 .*; one that came later"
+        clusters.OtherVersionError, match=r"must have biv 9 .*; got biv .*, which joined later"
     ):
         clusters.work([RUN], clusters.versions()._replace(biv="9"))
 
@@ -367,16 +370,16 @@ def test_addresses():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--cluster", text], f"a cluster is dask://HOST:PORT, ray or ray:HOST:PORT; got '{text}'")
+        (["--cluster", text], f"the address of a cluster must be dask://HOST:PORT, ray or ray:HOST:PORT; got '{text}'")
         for text in ("dask", "dask:h:1", "dask://h", "dask://h:x", "dask://:1", "dask://h:1/x", "ray:", "ray://h:1", "ray:h", "ray:h:0", "slurm", "")
     ]
     + [
-        (["--cluster", "ray", "--jobs", "2"], "--jobs are processes of this machine"),
-        (["--cluster", "ray", "--stored"], "--stored and --list train nothing"),
-        (["--cluster", "ray", "--list"], "--stored and --list train nothing"),
+        (["--cluster", "ray", "--jobs", "2"], "give either --jobs (processes of this machine) or --cluster, not both"),
+        (["--cluster", "ray", "--stored"], "--cluster cannot be combined with --stored or --list"),
+        (["--cluster", "ray", "--list"], "--cluster cannot be combined with --stored or --list"),
     ],
 )  # fmt: skip
-def test_bad_usage_is_told(options, message, tmp_path, capsys):
+def test_invalid_cluster_options_are_errors(options, message, tmp_path, capsys):
     assert reproduce(tmp_path / "new", *options) == 2
     assert message in capsys.readouterr().err
     assert main(["claims", *options, "--out", str(tmp_path / "new")]) == 2
@@ -384,7 +387,7 @@ def test_bad_usage_is_told(options, message, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("kind", "name"), [("dask", "dask.distributed"), ("ray", "Ray")])
-def test_a_package_that_is_missing_is_told(kind, name, monkeypatch):
+def test_a_missing_package_is_an_error(kind, name, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     text = {"dask": "dask://h:1", "ray": "ray"}[kind]
     with pytest.raises(ValueError, match=rf"{text} needs {name}: pip install 'biv\[{kind}\]'"):
@@ -392,10 +395,10 @@ def test_a_package_that_is_missing_is_told(kind, name, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["dask://{}", "ray:{}", "ray"])
-def test_a_scheduler_that_is_not_there_is_told(form, tmp_path, monkeypatch, capsys):
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen
-        place = f"127.0.0.1:{nobody.getsockname()[1]}"
+def test_a_scheduler_that_does_not_run_is_an_error(form, tmp_path, monkeypatch, capsys):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, but not listening
+        place = f"127.0.0.1:{closed.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", place)
         assert reproduce(tmp_path / "new", "--cluster", form.format(place)) == 2
     assert f"{form.format(place)} does not answer" in capsys.readouterr().err
@@ -403,57 +406,64 @@ def test_a_scheduler_that_is_not_there_is_told(form, tmp_path, monkeypatch, caps
 
 
 @pytest.mark.slow
-def test_a_server_of_others_is_no_scheduler(monkeypatch):
-    monkeypatch.setattr(clusters, "PATIENCE", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:  # which says nothing
+def test_a_server_that_is_not_a_scheduler_is_an_error(monkeypatch):
+    monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # which never answers
         place = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(ConnectionError, match=f"at dask://{place} is no scheduler of Dask"):
+        with pytest.raises(
+            ConnectionError, match=f"the server at dask://{place} is not a Dask scheduler"
+        ):
             clusters.connect(clusters.address(f"dask://{place}"))
 
 
 @pytest.mark.slow
-def test_a_scheduler_without_workers_is_told(tmp_path, monkeypatch):
+def test_a_scheduler_without_workers_is_an_error(tmp_path, monkeypatch):
     with dask_cluster(tmp_path, workers=0) as (cluster, _):
-        monkeypatch.setattr(clusters, "PATIENCE", 2.0)
-        with pytest.raises(ValueError, match=r"has no workers after 2 s: start some"):
+        monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 2.0)
+        with pytest.raises(ValueError, match=r"has no workers after 2 s\. Start some"):
             clusters.connect(clusters.address(cluster))
 
 
-def test_what_is_asked_of_workers():
-    here = clusters.versions()
-    clusters.require_versions({"a": here, "b": here})
-    for other in (here._replace(torch="1.0"), here._replace(sources="x"), here._replace(biv="9")):
+def test_workers_must_have_the_same_versions_and_data():
+    ours = clusters.versions()
+    clusters.require_versions({"a": ours, "b": ours})
+    for other in (ours._replace(torch="1.0"), ours._replace(sources="x"), ours._replace(biv="9")):
         with pytest.raises(clusters.OtherVersionError, match=r"worker b .*; got biv"):
-            clusters.require_versions({"a": here, "b": other})
-    with pytest.raises(clusters.OtherVersionError, match=r"worker b cannot say .*No module"):
-        clusters.require_versions({"a": here, "b": ModuleNotFoundError("No module")})
+            clusters.require_versions({"a": ours, "b": other})
+    with pytest.raises(
+        clusters.OtherVersionError, match=r"worker b cannot report its versions .*No module"
+    ):
+        clusters.require_versions({"a": ours, "b": ModuleNotFoundError("No module")})
     assert (
         clusters.require_data({"a": Data("x", None, "3 files"), "b": Data("x", None, None)})
         == "3 files"
     )
-    with pytest.raises(ValueError, match="same data; b and a have different ones"):
+    with pytest.raises(ValueError, match="same data; those of b and a differ"):
         clusters.require_data({"a": Data("x", None, None), "b": Data("y", None, None)})
     with pytest.raises(ValueError, match="on the worker b: too few"):
         clusters.require_data({"a": Data("x", None, None), "b": Data("", "too few", None)})
-    with pytest.raises(ValueError, match="worker b cannot say which data it has: gone"):
+    with pytest.raises(ValueError, match="worker b cannot report which data it has: gone"):
         clusters.require_data({"a": Data("x", None, None), "b": OSError("gone")})
 
 
-def test_data_are_known_by_their_labels():
-    found = clusters.data([RUN])
-    assert (len(found.digest), found.problem, found.note) == (12, None, None)
-    assert "bike2011 has 8,645 rows" in clusters.data([replace(RUN, train_rows=9_000)]).problem
+def test_data_are_identified_by_a_digest_of_the_labels():
+    state = clusters.data([RUN])
+    assert (len(state.digest), state.problem, state.note) == (12, None, None)
+    assert (
+        "bike2011 must have at least 9,264 rows for these runs; got 8,645"
+        in clusters.data([replace(RUN, train_rows=9_000)]).problem
+    )
 
 
-def test_sources_are_known_by_their_names_and_content(tmp_path, monkeypatch):
+def test_sources_are_identified_by_their_names_and_content(tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "__file__", str(tmp_path / "experiments" / "clusters.py"))
 
     def digest(name, content):
         (tmp_path / name).write_text(content)
         clusters._sources.cache_clear()
-        found = clusters._sources()
+        value = clusters._sources()
         (tmp_path / name).unlink()
-        return found
+        return value
 
     try:
         one = digest("a.py", "x = 1")
@@ -464,7 +474,7 @@ def test_sources_are_known_by_their_names_and_content(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_neither_dask_nor_ray_is_imported_unasked():
+def test_importing_the_command_imports_neither_dask_nor_ray():
     code = "import sys, biv.cli; print(*{'dask', 'distributed', 'ray'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ""
@@ -478,26 +488,26 @@ from biv.paper.workers import clusters
 
 marker = Path(sys.argv[1])
 
-def work_or_end(runs, here):
+def work_or_exit(runs, required):
     from biv.paper.workers import clusters
     if not marker.exists():
         marker.touch()
         os._exit(1)
-    return clusters.work(runs, here)
+    return clusters.work(runs, required)
 
-clusters.work = work_or_end
+clusters.work = work_or_exit
 sys.exit(main(sys.argv[2:]))
 """
 
 
 @pytest.mark.slow
-def test_on_ray_a_stack_whose_worker_died_is_given_to_another(tmp_path):
-    # For 127.0.0.1 Ray takes the address that others can reach. Two of its servers listen on every
-    # address whatever one says: hence a token that nobody else has.
+def test_on_ray_a_stack_whose_worker_died_is_given_to_another_worker(tmp_path):
+    # Ray replaces 127.0.0.1 by the address that other machines can reach, hence 127.0.0.2. Two of
+    # its servers listen on every address in any case, hence the random token.
     loopback = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
     script = tmp_path / "sweep.py"
     script.write_text(RAY)
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # paths of sockets are to be short
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # paths of sockets must be short
         settings = {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}
         (tmp_path / "token").write_text(os.urandom(16).hex())
         settings |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -520,12 +530,12 @@ def test_on_ray_a_stack_whose_worker_died_is_given_to_another(tmp_path):
                 timeout=240,
             )
     assert run.returncode == 0, run.stderr
-    assert f"22 runs to train, 0 stored already: in 2 processes of ray:{place}." in run.stdout
-    assert "22 runs trained, 0 were stored already." in run.stdout
+    assert f"22 runs to train, 0 already stored: in 2 processes of ray:{place}." in run.stdout
+    assert "Trained 22 runs; 0 already stored." in run.stdout
     assert (tmp_path / "died").exists()
-    found = Store(tmp_path / "runs.sqlite").results(TABLE)
+    results = Store(tmp_path / "runs.sqlite").results(TABLE)
     for outcome in stacks.train(TABLE):
-        assert_same_result(found[outcome.run], outcome)
+        assert_same_result(results[outcome.run], outcome)
 
 
 def listening(place):
@@ -537,18 +547,18 @@ def listening(place):
     return True
 
 
-def test_closing_twice_does_no_harm():
+def test_workers_can_be_closed_twice():
     workers = Processes(1)
     workers.close()
     workers.close()
 
 
 @pytest.mark.slow
-def test_a_process_here_that_is_ended_from_outside_ends_the_sweep():
+def test_a_killed_worker_process_is_an_error():
     workers = Processes(1)
     workers.submit([RUN])
     (pid,) = workers._pool._processes
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="a worker process was ended from outside"):
+    with pytest.raises(RuntimeError, match="a worker process was killed"):
         list(workers.finished(lambda _: None))
     workers.close()

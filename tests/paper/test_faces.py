@@ -1,4 +1,4 @@
-"""The paper's experiments on faces; on generated images, and on real ones where they are on hand."""
+"""Test the experiments on faces with generated images, and with UTKFace where it is available."""
 
 import re
 from dataclasses import replace
@@ -30,13 +30,13 @@ RUN = Run(
 
 @pytest.fixture
 def generated(tmp_path, monkeypatch):
-    """Discs by the names of faces: the larger, the older."""
+    """Write images of discs with file names of faces; a larger disc has a higher age."""
     rng = np.random.default_rng(0)
     ages = rng.integers(1, 90, 330)
     files = {}
     for n, age in enumerate(ages):
         image = disc(age / 8, shift=n)
-        image[0, 0] = (*divmod(n, 250), 0)  # all are different
+        image[0, 0] = (*divmod(n, 250), 0)  # makes every file distinct
         files[f"{age}_0_0_{n}.png"] = encoded(image)
     files["notes.txt"] = b"hello"
     write_folder(tmp_path / "data" / "utkface" / "UTKFace", files)
@@ -52,10 +52,10 @@ def load(size):
         return load_utkface(size=size)
 
 
-# Plans.
+# Grids and presets.
 
 
-def test_every_artefact_can_be_had_for_faces():
+def test_every_artefact_exists_for_faces():
     whole = artefacts("utkface", PRESETS["paper"])
     assert len(whole) == 16
     every = {run for artefact in whole.values() for run in artefact.runs(5)}
@@ -77,16 +77,19 @@ def test_the_laptop_preset():
     }  # fmt: skip
 
 
-def test_images_need_pixels_and_tables_have_none():
+def test_images_require_pixels_and_tables_forbid_them():
     for change in ({"pixels": None}, {"dataset": "bike"}):
-        with pytest.raises(ValueError, match="pixels are for images, and images need them"):
+        with pytest.raises(
+            ValueError,
+            match="pixels must be given for the data set utkface and must be None for the others; got ",
+        ):
             replace(RUN, **change)
     assert Run.from_canonical(RUN.canonical()) == RUN
     assert '"pixels":16' in RUN.canonical()
     assert "pixels" not in artefacts("bike", PRESETS["paper"])["table1"].runs(1)[0].canonical()
 
 
-def test_thumbnails_are_the_paper_s_but_for_the_resolution():
+def test_the_thumbnail_preset_differs_from_the_paper_in_resolution_and_evaluations():
     (run,) = {
         replace(r, noise=CLEAN, loss=L2)
         for r in artefacts("utkface", PRESETS["thumbnail"])["table1"].runs(1)
@@ -97,19 +100,21 @@ def test_thumbnails_are_the_paper_s_but_for_the_resolution():
     }
     assert replace(run, pixels=paper.pixels, test_every=paper.test_every) == paper
     assert (run.pixels, run.test_every, run.train_rows) == (32, 12, 16_000)
-    with pytest.raises(ValueError, match="the thumbnail preset is for utkface; got bike"):
+    with pytest.raises(
+        ValueError, match="the thumbnail preset requires the data set utkface; got bike"
+    ):
         artefacts("bike", PRESETS["thumbnail"])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_run_takes_steps_and_is_tested(preset):
+def test_every_run_has_steps_and_evaluations(preset):
     for artefact in artefacts("utkface", PRESETS[preset]).values():
         for run in artefact.runs(1):
             assert run.epochs * (run.train_rows // run.batch_size) >= run.test_every >= 1
     assert timing.rows_forward(artefact.runs(1)) > 0
 
 
-def test_a_part_of_an_artefact():
+def test_an_artefact_can_be_restricted_to_panels_and_lines():
     whole = artefacts("utkface", PRESETS["laptop"])["table1"]
     part = whole.only(["alpha=1", "α=0.25"], ["GT", "L2", "biv", "IV", "C=mu"])
     assert [panel.title for panel in part.panels] == ["α=1", "α=0.25"]
@@ -124,18 +129,20 @@ def test_a_part_of_an_artefact():
     ):
         with pytest.raises(ValueError, match=message):
             whole.only(panels, lines)
-    apart = artefacts("utkface", PRESETS["laptop"])["fig05"]
-    with pytest.raises(ValueError, match="fig05 has none of these lines in these panels"):
-        apart.only(["ε=0, normalised"], ["ε=0.05, not normalised"])
+    separate = artefacts("utkface", PRESETS["laptop"])["fig05"]
+    with pytest.raises(
+        ValueError, match="the selected panels of fig05 have none of the selected lines"
+    ):
+        separate.only(["ε=0, normalised"], ["ε=0.05, not normalised"])
 
 
 def test_claims_for_faces():
-    known = claims("utkface", PRESETS["laptop"])
-    assert sorted({*range(1, 21)} - set(known)) == [20]
+    available = claims("utkface", PRESETS["laptop"])
+    assert sorted({*range(1, 21)} - set(available)) == [20]
     assert sorted({*range(1, 21)} - set(claims("utkface", PRESETS["paper"]))) == [16, 20]
 
 
-def test_images_are_trained_one_by_one():
+def test_runs_on_images_are_not_stacked():
     runs = artefacts("utkface", PRESETS["laptop"])["table1"].runs(2)
     assert [len(stack) for stack in runner.pack(runs, 2)] == [1] * len(runs)
     assert [stack[0].seed for stack in runner.pack(runs, 2)] == [0] * 22 + [1] * 22
@@ -146,8 +153,8 @@ def test_images_are_trained_one_by_one():
 
 @pytest.mark.usefixtures("generated")
 def test_members_learn_from_noisy_ages_and_are_tested_on_clean_ones():
-    make, data = protocol.MemberFactory(), load(16)
-    noisy, clean = make(RUN), make(replace(RUN, noise=CLEAN, loss=L2))
+    make_member, data = protocol.MemberFactory(), load(16)
+    noisy, clean = make_member(RUN), make_member(replace(RUN, noise=CLEAN, loss=L2))
     assert np.shares_memory(noisy.train.x, clean.train.x)
     assert np.shares_memory(noisy.train.x.numpy(), protocol.source("utkface", 16).x)
     assert torch.equal(noisy.rows, clean.rows)
@@ -162,7 +169,7 @@ def test_members_learn_from_noisy_ages_and_are_tested_on_clean_ones():
     assert not set(rows) & set(noisy.rows.tolist())
     np.testing.assert_allclose(noisy.test.y[:, 0], ages[rows], rtol=1e-5)
     assert torch.equal(noisy.test.y, clean.test.y)
-    other = make(replace(RUN, loss=L2))
+    other = make_member(replace(RUN, loss=L2))
     assert torch.equal(other.train.y.nan_to_num(), noisy.train.y.nan_to_num())  # the same noise
 
 
@@ -173,16 +180,19 @@ def test_the_noise_has_the_mean_of_the_paper():
     member = protocol.MemberFactory()(run)
     variance = member.train.variance[member.rows]
     torch.testing.assert_close(variance, torch.full_like(variance, 2_000 / scale**2))
-    with pytest.raises(ValueError, match="depends on the hour is for data that have one"):
+    with pytest.raises(
+        ValueError, match="noise that depends on the hour requires the data set bike or bike2011"
+    ):
         protocol.MemberFactory()(replace(RUN, noise=Noise("hours", 0.1)))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("generated")
-def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
-    """The paper's protocol on faces, written out: loss, order, batches, tests, optimiser.
+def test_a_run_equals_a_plain_pytorch_loop():
+    """Write out the paper's protocol on faces: loss, order, batches, evaluations, optimizer.
 
-    At a tenth of its learning rate: at all of it, Adam's first steps make a percent of a rounding.
+    The learning rate is a tenth of the paper's. At the paper's own, the first steps of Adam turn
+    rounding errors into differences of a percent.
     """
     slow = replace(RUN, learning_rate=1e-4)
     (result,) = stacks.train([slow])
@@ -193,7 +203,7 @@ def test_a_run_is_what_a_few_lines_of_pytorch_make_of_it():
     train_losses, test_losses = [], []
     for _ in range(2):
         rows = member.rows[torch.randperm(24, generator=order)]
-        for batch in (rows[:10], rows[10:20]):  # four are dropped
+        for batch in (rows[:10], rows[10:20]):  # the last four rows are dropped
             network.train()
             weight = 1 / (member.train.variance[batch] + 0.05)
             error = network(member.train.x[batch]) - member.train.y[batch]
@@ -225,19 +235,18 @@ def test_reproduce_and_claims_on_faces(generated, capsys):
     )
     assert main(["reproduce", "table1", *part, *out]) == 0
     shown = capsys.readouterr().out
-    assert "2 runs trained" in shown
-    assert (
-        shown.count(
-            "utkface: 330 images; 1 files are left out: no age at the beginning of its name (1 file: "
-        )
-        == 1
+    assert "Trained 2 runs; " in shown
+    message = (
+        "utkface: 330 images; 1 file was left out: no age at the beginning of its name (1 file: "
     )
-    assert "256 training images of 32×32, noise of mean variance μ = 2,000 years²" in shown
+    assert shown.count(message) == 1
+    assert "256 training images of 32×32 and 64 test images of 32×32 with clean labels." in shown
+    assert "Noise: mean variance μ = 2,000 years²." in shown
     names = {path.name for path in generated.iterdir()}
     assert {f"table1-utkface-smoke-part.{kind}" for kind in ("md", "csv", "tex", "svg")} <= names
     assert main(["claims", "--stored", *out]) == 0
     shown = capsys.readouterr().out
-    assert "Not for these data: claim 20" in shown
+    assert "These data cannot test claim 20." in shown
     assert re.search(r"IV diverges at α=0.25 +every run", shown)
     assert len(Store(generated / "runs.sqlite").runs()) == 2
 
@@ -245,14 +254,16 @@ def test_reproduce_and_claims_on_faces(generated, capsys):
 def test_a_data_set_that_is_too_small_is_an_error_before_training(generated, capsys):
     out = ["--dataset", "utkface", "--preset", "laptop", "--out", str(generated / "out")]
     assert main(["reproduce", "table1", "--lines", "GT", *out]) == 2
-    said = "utkface has 330 rows here, and these runs need 5,000: choose a smaller preset"
-    assert said in capsys.readouterr().err
+    message = (
+        "utkface must have at least 5,000 rows for these runs; got 330. Choose a smaller preset"
+    )
+    assert message in capsys.readouterr().err
 
 
 # Reports.
 
 
-def test_the_table_is_beside_the_papers_figures_for_faces():
+def test_the_table_for_faces_has_the_numbers_of_the_paper():
     artefact = artefacts("utkface", PRESETS["laptop"])["table1"].only([], ["L2", "BIV"])
     columns = tables.cells(artefact, {}, 2)
     assert [cell.paper for cell in columns[2]] == [(0.55, 0.05), (0.33, 0.02)]
@@ -261,27 +272,27 @@ def test_the_table_is_beside_the_papers_figures_for_faces():
         assert set(tables.FACES[title]) == set(tables.BIKE[title])
 
 
-def test_captions_speak_of_images():
+def test_a_caption_for_faces_describes_images():
     caption = figures.caption(artefacts("utkface", PRESETS["laptop"])["fig01"], {}, 2)
     assert "4,000 training images of 64×64" in caption
-    assert "smoothed over 3 tests, one every 1,920 samples" in caption
-    assert "The paper has 16,000 images of 200×200, batches of 256 and 20 epochs." in caption
-    assert "shows this on faces" not in caption
+    assert "smoothed over 3 evaluations, with one evaluation every 1,920 samples" in caption
+    assert "The paper uses 16,000 images of 200×200, batch size 256 and 20 epochs." in caption
+    assert "for faces" not in caption
 
 
-def test_a_short_run_is_smoothed_over_an_eighth_of_its_tests():
+def test_a_short_run_is_smoothed_over_an_eighth_of_its_evaluations():
     _, results = line_of(np.arange(24.0))
     (result,) = results.values()
     np.testing.assert_allclose(result.smoothed, np.arange(1.0, 23.0))
     assert result.diverged  # it ends above 1
 
 
-# The faces themselves, where they are on hand. No face is shown or kept.
+# UTKFace itself, where it is available. No image is shown or stored.
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:left out")  # `skipped` has them, and is tested
-def test_the_faces_on_hand(data_dir, tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("ignore:left out")  # `skipped` lists them and is tested
+def test_utkface_can_be_loaded(data_dir, tmp_path, monkeypatch):
     if not (data_dir / "utkface" / "UTKFace").is_dir():
         pytest.skip("UTKFace is not in BIV_DATA_DIR")
     monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path))

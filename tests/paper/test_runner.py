@@ -1,4 +1,4 @@
-"""The processes that train runs."""
+"""Test the runner and its worker processes."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from biv.paper.store import Store
 from helpers.paper_runs import SMOKE, assert_same_result
 
 
-def test_stacks_are_of_one_shape_and_whole():
+def test_stacks_have_one_shape_and_contain_every_run_once():
     runs = SMOKE["table1"].runs(5) + SMOKE["fig14"].runs(5)
     for jobs in (1, 2, 3):
         stacks = runner.pack(runs, jobs)
@@ -31,27 +31,27 @@ def test_stacks_are_of_one_shape_and_whole():
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_trained_and_what_fails_is_told(tmp_path):
+def test_missing_runs_are_trained_and_failures_are_reported(tmp_path):
     store = Store(tmp_path / "runs.sqlite")
     grid = Grid("bike2011", PRESETS["smoke"])
     good = grid.line("", gamma(1.0), Loss("biv", epsilon=0.05)).runs(3)
     bad = grid.line("", gamma(1.0), Loss("cutoff", threshold=1e-12)).runs(1)
     lines = []
-    plan = runner.complete([*good, *bad, *good], store, jobs=2, say=lines.append)
-    assert (plan.stored, plan.trained, len(plan.failed)) == (0, 3, 1)
-    assert "no label has a positive weight under CutoffLoss" in plan.failed[0].error
-    assert "got 660 training rows" in plan.failed[0].error
+    summary = runner.complete([*good, *bad, *good], store, jobs=2, log=lines.append)
+    assert (summary.stored, summary.trained, len(summary.failed)) == (0, 3, 1)
+    assert "no label has a positive weight under CutoffLoss" in summary.failed[0].error
+    assert "got 660 training rows" in summary.failed[0].error
     assert lines[-1].startswith(f"stack {len(lines)} of {len(lines)}: ")
     again = runner.complete([*good, *bad], store, jobs=1)
     assert (again.stored, again.trained, len(again.failed)) == (3, 0, 1)
-    assert runner.complete(good, store) == runner.Plan(3, 0, [])
+    assert runner.complete(good, store) == runner.TrainingSummary(3, 0, [])
     (alone,) = stacks.train(good[1:2])
     assert_same_result(store.results(good)[good[1]], alone)
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_it_still_ends_the_same(tmp_path):
-    """SIGKILL at random moments: only what is missing is trained again, to the same bits."""
+def test_training_that_is_killed_repeatedly_gives_the_same_results(tmp_path):
+    """After SIGKILL at random moments only missing runs are trained, with bit-identical results."""
     code = """
 import sys
 from biv.paper import runner, stacks
@@ -61,14 +61,14 @@ if __name__ == "__main__":
     runner.LARGEST_STACK = 4
     runner.complete(SMOKE["table1"].runs(2), Store(sys.argv[1]), jobs=2)
 """
-    script, path = tmp_path / "plan.py", tmp_path / "runs.sqlite"
+    script, path = tmp_path / "train.py", tmp_path / "runs.sqlite"
     script.write_text(code)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    runs, moments, kept = SMOKE["table1"].runs(2), random.Random(0), 0
+    runs, delays, kept = SMOKE["table1"].runs(2), random.Random(0), 0
     kills = 0
     while kills < 6:
         process = subprocess.Popen([sys.executable, script, path], env=environment)
-        time.sleep(moments.uniform(2.0, 6.0))
+        time.sleep(delays.uniform(2.0, 6.0))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             kills += 1
@@ -76,11 +76,11 @@ if __name__ == "__main__":
         done = len(runs) - len(Store(path).missing(runs))
         assert done >= kept
         kept = done
-        if done == len(runs):  # begin anew, there are kills left
+        if done == len(runs):  # start again, because some kills are left
             path.unlink()
             kept = 0
     subprocess.run([sys.executable, script, path], env=environment, check=True)
-    found = Store(path).results(runs)
-    assert len(found) == len(runs)
+    results = Store(path).results(runs)
+    assert len(results) == len(runs)
     for outcome in stacks.train(runs):
-        assert_same_result(found[outcome.run], outcome)
+        assert_same_result(results[outcome.run], outcome)

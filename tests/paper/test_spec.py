@@ -1,4 +1,4 @@
-"""Runs as data, what they train on, and the grids of the paper."""
+"""Test runs and their hashes, the members that train them, and the grids of the paper."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from biv.paper.spec import Loss, Noise, Run
 from helpers.paper_runs import RUN, SMOKE
 
 
-def test_a_run_is_its_canonical_form():
+def test_a_run_can_be_read_from_its_canonical_text():
     text = RUN.canonical()
     assert json.loads(text)["noise"]["parameter"] == 0.5
     assert Run.from_canonical(text) == RUN
@@ -27,8 +27,8 @@ def test_a_run_is_its_canonical_form():
     )
 
 
-def test_the_hash_of_a_run_stays():
-    """Computed with sha256sum from the canonical form, written by hand; stores depend on it."""
+def test_the_hash_of_a_run_does_not_change():
+    """Stores depend on this hash, computed with sha256sum from a canonical text written by hand."""
     assert (
         Run("bike", Noise("gamma", 1.0), Loss("biv", epsilon=0.05), seed=0).key
         == "e2fe741727da033bd45f"
@@ -58,41 +58,44 @@ def test_every_field_of_the_noise_is_part_of_the_hash(change):
     assert replace(RUN, noise=replace(RUN.noise, **change)).key != RUN.key
 
 
-def test_what_a_run_cannot_be():
-    for make in (
+def test_invalid_settings_of_a_run_are_errors():
+    for construct in (
         lambda: Noise("poisson"),
         lambda: Loss("l1"),
         lambda: replace(RUN, dataset="mnist"),
         lambda: replace(RUN, test_region="left"),
     ):
         with pytest.raises(ValueError, match="must be one of '.*; got '"):
-            make()
+            construct()
     text = RUN.canonical().replace('"version":1', '"version":0')
-    with pytest.raises(ValueError, match="version 1 was expected; got version 0"):
+    with pytest.raises(ValueError, match="expected a run of version 1; got version 0"):
         Run.from_canonical(text)
 
 
-# What a run trains on.
+# Members that train a run.
 
 
-def test_methods_of_a_seed_see_the_same_split_and_noise():
-    make = MemberFactory()
-    biv, l2 = make(RUN), make(replace(RUN, loss=Loss("l2")))
+def test_all_methods_of_a_seed_have_the_same_split_and_noise():
+    make_member = MemberFactory()
+    biv, l2 = make_member(RUN), make_member(replace(RUN, loss=Loss("l2")))
     assert biv.train.x is l2.train.x
     assert biv.test.x is l2.test.x
     assert (biv.train.y == l2.train.y).all()
-    clean = make(replace(RUN, noise=Noise()))
+    clean = make_member(replace(RUN, noise=Noise()))
     assert clean.train.x is biv.train.x
     residual = (biv.train.y - clean.train.y) / biv.train.variance.sqrt()
     assert residual.std().item() == pytest.approx(1.0, abs=0.1)
-    other, other_clean = make(replace(RUN, seed=4)), make(replace(RUN, seed=4, noise=Noise()))
+    other, other_clean = (
+        make_member(replace(RUN, seed=4)),
+        make_member(replace(RUN, seed=4, noise=Noise())),
+    )
     assert not (other.train.x == biv.train.x).all()
     assert not (other.train.variance == biv.train.variance).any()
     drawn = (other.train.y - other_clean.train.y) / other.train.variance.sqrt()
     assert not drawn.isclose(residual, atol=1e-3).all()
 
 
-def test_noise_has_the_mean_and_labels_the_scale_of_the_paper():
+def test_noise_and_labels_have_the_scale_of_the_paper():
     prepared = source("bike2011")
     whole = replace(RUN, train_rows=5_500, test_rows=2_200)
     for noise in (gamma(1.0), Noise("uniform", 1.0), Noise("binary", 0.5), Noise("hours", 0.1)):
@@ -105,48 +108,58 @@ def test_noise_has_the_mean_and_labels_the_scale_of_the_paper():
     assert prepared.x.shape == (8645, 19)
 
 
-def test_a_disturbed_variance_keeps_the_labels():
-    make = MemberFactory()
-    plain, told, squared = (
-        make(replace(RUN, noise=replace(gamma(1.0), disturbance=d, squared_reading=s)))
+def test_a_disturbed_variance_does_not_change_the_labels():
+    make_member = MemberFactory()
+    plain, disturbed, squared = (
+        make_member(replace(RUN, noise=replace(gamma(1.0), disturbance=d, squared_reading=s)))
         for d, s in ((0.0, False), (2.0, False), (2.0, True))
     )
-    assert (plain.train.y == told.train.y).all()
+    assert (plain.train.y == disturbed.train.y).all()
     spread = [
         ((m.train.variance / plain.train.variance) - 1).square().mean().sqrt().item()
-        for m in (told, squared)
+        for m in (disturbed, squared)
     ]
     assert spread[0] == pytest.approx(2**0.5 / 3, rel=0.15)
     assert spread[1] > spread[0]
 
 
-def test_regions_of_the_day_make_up_the_test_set():
-    make = MemberFactory()
+def test_quiet_and_noisy_hours_divide_the_test_set():
+    make_member = MemberFactory()
     sizes = {
-        region: len(make(replace(RUN, test_region=region)).test)
+        region: len(make_member(replace(RUN, test_region=region)).test)
         for region in ("all", "quiet", "noisy")
     }
     assert sizes["all"] == 264 == sizes["quiet"] + sizes["noisy"]
     hour = source("bike2011").data.feature_names.index("hour_sin")
-    quiet, noisy = (make(replace(RUN, test_region=r)).test.x[:, hour] for r in ("quiet", "noisy"))
+    quiet, noisy = (
+        make_member(replace(RUN, test_region=r)).test.x[:, hour] for r in ("quiet", "noisy")
+    )
     assert quiet.min() > noisy.max()
-    member = make(replace(RUN, noise=Noise("hours", 0.1)))
+    member = make_member(replace(RUN, noise=Noise("hours", 0.1)))
     assert sorted(set(np.round(member.train.variance.flatten().tolist(), 4))) == pytest.approx(
         [0.0608, 1.2], rel=0.1
     )
 
 
-def test_cutoffs_are_in_units_of_the_mean_noise_or_raw():
-    make, prepared = MemberFactory(), source("bike2011")
-    relative = make(replace(RUN, loss=Loss("cutoff", threshold=0.25))).loss.threshold
+def test_cutoffs_are_in_units_of_the_mean_noise_or_in_raw_units():
+    make_member, prepared = MemberFactory(), source("bike2011")
+    relative = make_member(replace(RUN, loss=Loss("cutoff", threshold=0.25))).loss.threshold
     assert relative == pytest.approx(0.25 * 0.608)
-    raw = make(replace(RUN, loss=Loss("cutoff", threshold=1.0, raw_threshold=True))).loss.threshold
+    raw = make_member(
+        replace(RUN, loss=Loss("cutoff", threshold=1.0, raw_threshold=True))
+    ).loss.threshold
     assert raw == pytest.approx(1.0 / prepared.scaler.std**2)
 
 
-def test_the_schedule_is_the_run_s():
-    found = schedule(replace(RUN, optimizer="sgd", test_every=4))
-    assert (found.epochs, found.batch_size, found.test_every, found.optimizer, found.drop_last) == (
+def test_the_schedule_has_the_settings_of_the_run():
+    result = schedule(replace(RUN, optimizer="sgd", test_every=4))
+    assert (
+        result.epochs,
+        result.batch_size,
+        result.test_every,
+        result.optimizer,
+        result.drop_last,
+    ) == (
         20,
         256,
         4,
@@ -158,7 +171,7 @@ def test_the_schedule_is_the_run_s():
 # The artefacts.
 
 
-def test_the_sixteen_artefacts():
+def test_there_are_sixteen_artefacts():
     whole = artefacts("bike", PRESETS["paper"])
     assert list(whole) == ["table1", *(f"fig{n:02d}" for n in range(1, 16))]
     assert len(whole["table1"].runs(5)) == 110
@@ -166,7 +179,7 @@ def test_the_sixteen_artefacts():
     assert whole["fig12"].runs(5) == whole["fig13"].runs(5)
     every = {run for artefact in whole.values() for run in artefact.runs(5)}
     clean = [run for run in every if run.noise.kind == "none"]
-    assert len(clean) == 5  # trained once, used by all
+    assert len(clean) == 5  # shared by all artefacts
     assert {(run.train_rows, run.test_rows, run.epochs) for run in every} == {(7_000, 3_379, 100)}
     assert {run.batch_size * run.test_every for run in every} == {256}
 
@@ -181,7 +194,7 @@ def test_the_sixteen_artefacts():
         ("TABLE1", "GammaResults"),
     ],
 )
-def test_artefacts_go_by_number_or_name(name, label):
+def test_artefacts_are_found_by_number_or_name(name, label):
     assert find(name, SMOKE).label == label
 
 

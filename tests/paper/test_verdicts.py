@@ -1,4 +1,4 @@
-"""Verdicts on the paper's claims: intervals, margins, and what decides."""
+"""Test the rule of the verdicts: intervals, margins, and how parts are combined."""
 
 import math
 
@@ -9,19 +9,19 @@ from scipy import stats
 from biv.paper.verdicts import T_975, PairedRatio, compare, overall
 
 
-def test_quantiles_are_student_s():
+def test_quantiles_are_those_of_student_s_t():
     assert [stats.t.ppf(0.975, df) for df in range(1, 31)] == pytest.approx(T_975, abs=5e-5)
 
 
 def test_the_interval_is_that_of_a_paired_t_test_of_the_logarithms():
     rng = np.random.default_rng(0)
     first, second = (dict(enumerate(rng.uniform(0.5, 1.5, size=7))) for _ in range(2))
-    found = compare("", "below", first, {**second, 99: 1.0})
+    result = compare("", "below", first, {**second, 99: 1.0})
     logs = np.log([first[k] for k in range(7)]), np.log([second[k] for k in range(7)])
     expected = stats.ttest_rel(*logs).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx(tuple(np.exp(expected)), rel=1e-4)
-    assert found.seeds == 7
-    assert found.ratio == pytest.approx(math.exp((logs[0] - logs[1]).mean()))
+    assert (result.low, result.high) == pytest.approx(tuple(np.exp(expected)), rel=1e-4)
+    assert result.seeds == 7
+    assert result.ratio == pytest.approx(math.exp((logs[0] - logs[1]).mean()))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_verdicts(claimed, low, high, verdict):
     assert PairedRatio("", claimed, 1.0, low, high, 5).verdict == verdict
 
 
-def test_one_seed_or_none_decides_nothing():
+def test_one_seed_or_none_is_undecided():
     assert compare("", "below", {0: 0.5}, {0: 1.0}).verdict == "undecided"
     assert compare("", "below", {0: 0.5}, {0: 1.0}).ratio == 0.5
     assert compare("", "below", {0: 0.5}, {1: 1.0}).seeds == 0
 
 
-def test_a_claim_is_as_good_as_its_parts():
+def test_the_verdict_on_a_claim_combines_those_on_its_parts():
     holds, fails, open_ = (
         PairedRatio("", "below", 1.0, low, high, 5) for low, high in ((0.5, 0.6), (2, 3), (0.5, 2))
     )

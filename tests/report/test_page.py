@@ -479,7 +479,7 @@ def test_invalid_sources_are_refused(model, tmp_path, capsys):
     )
     assert "require a store of runs" in fails(capsys, "report", model, "--preset", "paper")
     Store(tmp_path / "empty" / "runs.sqlite")
-    assert "got none at all" in fails(capsys, "report", tmp_path / "empty")
+    assert "it has no runs" in fails(capsys, "report", tmp_path / "empty")
     assert not list(tmp_path.glob("*.html"))
 
 
@@ -549,7 +549,7 @@ def test_a_store_with_several_data_sets_says_which_is_shown(tmp_path, capsys):
         store.add(results_of(grid["fig03"].runs(seeds)).values())
     assert [c.dataset for c in paper_page.contents(store)] == ["bike2011", "bike"]
     assert main(["report", str(tmp_path), "-o", str(tmp_path / "a.html")]) == 0
-    assert "--dataset and --preset choose others" in capsys.readouterr().err
+    assert "use --dataset and --preset to choose another" in capsys.readouterr().err
     options = ["--dataset", "bike", "-o", str(tmp_path / "b.html")]
     assert main(["report", str(tmp_path), *options]) == 0
     assert "note" not in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_the_report_of_the_paper_draws_every_chart_without_requests(started, pap
     with OpenPage(started, paper) as opened:
         check_charts(opened)
         text = opened.page.locator("main").inner_text()
-        for words in ("Table 1: ours beside the paper's", "Figure 15, VarNoise", "7 hold"):
+        for words in ("Table 1: our results next to the paper's", "Figure 15, VarNoise", "7 hold"):
             assert words in text
         assert "biv reproduce all --dataset bike --preset paper --seeds 5" in text
         assert opened.page.locator("#claims tbody").first.locator("tr").count() == 20

@@ -1,1 +1,1 @@
-"""The paper's experiments: runs as data, trained once, kept in a store."""
+"""The paper's experiments: each run is a frozen record, trained once and kept in a store."""

@@ -1,7 +1,7 @@
-"""The paper's table and fifteen figures, each a grid of runs.
+"""The paper's table and fifteen figures, each as a grid of runs.
 
-NOTE[DIFF] 17: the text of the paper has no images; where it leaves a grid open, the one here is
-ours.
+NOTE[DIFF] 17: the paper's images are not part of its text. Where the text does not give the values
+of a grid, the values here are our own choice.
 """
 
 from __future__ import annotations
@@ -31,30 +31,39 @@ LOW_ALPHAS = (1.0, 0.5, 0.25)
 TABLE_CUTOFFS = (1 / 20, 1 / 4, 1.0, 5.0)
 FIGURE_CUTOFFS = (1 / 4, 1 / 2, 1.0, 2.0, 5.0)
 BATCH_SIZES = (16, 32, 64, 128, 256)
-V_MAX = "V is the variance of P(σ²), V_max = μ²/3 the largest of a uniform one."
+V_MAX = "V is the variance of P(σ²), which is at most V_max = μ²/3 for a uniform distribution."
 
 
 def artefacts(dataset: str, preset: Preset) -> dict[str, Artefact]:
-    """All sixteen, in the paper's order."""
+    """Return the table and the figures by name, in the paper's order."""
     grid = Grid(dataset, preset)
-    made = [_table(grid), *(make(grid) for make in _FIGURES)]
-    return {artefact.name: artefact for artefact in made}
+    every = [_table(grid), *(figure(grid) for figure in _FIGURES)]
+    return {artefact.name: artefact for artefact in every}
 
 
-def find(name: str, among: dict[str, Artefact]) -> Artefact:
-    """By "table1", "fig03", "fig3", "3" or the paper's own label, whatever the case.
+def find(name: str, available: dict[str, Artefact]) -> Artefact:
+    """Return an artefact by its name, its number or the paper's own label.
 
-    Raises:
-        ValueError: There is none of that name.
+    Parameters
+    ----------
+    name : str
+        For example "table1", "fig03", "fig3", "3" or "Gamma_BIV_CO", in any case.
+    available : dict of str to Artefact
+        Artefacts to choose from, by name.
+
+    Raises
+    ------
+    ValueError
+        No artefact has this name.
     """
-    asked = name.lower()
-    number = asked.removeprefix("fig")
+    requested = name.lower()
+    number = requested.removeprefix("fig")
     if number.isdigit():
-        asked = f"fig{int(number):02d}"
-    for artefact in among.values():
-        if asked in (artefact.name, artefact.label.lower()):
+        requested = f"fig{int(number):02d}"
+    for artefact in available.values():
+        if requested in (artefact.name, artefact.label.lower()):
             return artefact
-    names = ", ".join(f"{a.name} ({a.label})" for a in among.values())
+    names = ", ".join(f"{a.name} ({a.label})" for a in available.values())
     raise ValueError(f"an artefact must be one of {names}; got {name!r}")
 
 
@@ -63,7 +72,7 @@ def _cutoffs(grid: Grid, noise: Noise, multiples: Sequence[float]) -> list[Line]
 
 
 def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[LinePanel, ...]:
-    """Cutoffs, other methods and GT for α ≤ 1."""
+    """Return one panel per α ≤ 1, with the cutoffs, the other methods and GT."""
 
     def panel(alpha: float) -> LinePanel:
         lines = _cutoffs(grid, gamma(alpha), TABLE_CUTOFFS)
@@ -75,7 +84,9 @@ def _low_alphas(grid: Grid, methods: dict[str, Loss]) -> tuple[LinePanel, ...]:
 
 def _table(grid: Grid) -> Artefact:
     panels = _low_alphas(grid, {"L2": L2, "BIV": BIV, "IV": IV})
-    return Artefact("table1", "GammaResults", "test losses under Gamma noise", panels, "table")
+    return Artefact(
+        "table1", "GammaResults", "lowest test losses under Gamma noise", panels, "table"
+    )
 
 
 def _l2_var(grid: Grid) -> Artefact:
@@ -88,7 +99,9 @@ def _l2_var(grid: Grid) -> Artefact:
     }
     lines = [grid.line(label, noise, L2) for label, noise in noises.items()]
     panel = LinePanel("", (*lines, grid.truth))
-    return Artefact("fig01", "L2Var", "L2 under noises of one mean", (panel,), terms=V_MAX)
+    return Artefact(
+        "fig01", "L2Var", "L2 under five noise distributions of equal mean", (panel,), terms=V_MAX
+    )
 
 
 def _binary(grid: Grid) -> Artefact:
@@ -98,18 +111,21 @@ def _binary(grid: Grid) -> Artefact:
         lines = [grid.line(label, noise, loss) for label, loss in losses.items()]
         return LinePanel(f"p={p:g}", (*lines, grid.truth))
 
-    shows = "two regimes of noise: BIV beside a cutoff between them"
+    title = "BIV and a cutoff under binary uniform noise"
     panels = tuple(panel(p) for p in (0.3, 0.5, 0.7, 0.9))
-    terms = "A share p of the labels has σ² ~ U(0, 1), the others one σ²; C = 1, in raw units."
-    return Artefact("fig02", "BU_BIV_CO", shows, panels, terms=terms)
+    terms = (
+        "A fraction p of the labels has σ² ~ U(0, 1) in raw label units; the others share one "
+        "large σ². The cutoff C=1 lies between the two."
+    )
+    return Artefact("fig02", "BU_BIV_CO", title, panels, terms=terms)
 
 
 def _gamma_cutoffs(grid: Grid) -> Artefact:
     noise = gamma(1.0)
     lines = [grid.line("L2", noise, L2), grid.line("BIV", noise, BIV)]
     lines += _cutoffs(grid, noise, FIGURE_CUTOFFS)
-    shows = "Gamma α=1: BIV, L2 and cutoffs"
-    return Artefact("fig03", "Gamma_BIV_CO", shows, (LinePanel("", (*lines, grid.truth)),))
+    title = "BIV, L2 and five cutoffs under Gamma noise, α=1"
+    return Artefact("fig03", "Gamma_BIV_CO", title, (LinePanel("", (*lines, grid.truth)),))
 
 
 def _ablation_lines(grid: Grid) -> tuple[Line, ...]:
@@ -124,14 +140,15 @@ def _ablation_lines(grid: Grid) -> tuple[Line, ...]:
 
 def _ablation_test(grid: Grid) -> Artefact:
     panel = LinePanel("", (*_ablation_lines(grid), grid.line("L2", gamma(1.0), L2)))
-    return Artefact("fig04", "AblationTest", "what ε and the normalisation do, Gamma α=1", (panel,))
+    title = "test loss with and without ε and the normalisation, Gamma α=1"
+    return Artefact("fig04", "AblationTest", title, (panel,))
 
 
 def _ablation_train(grid: Grid) -> Artefact:
     panels = tuple(LinePanel(line.label, (line,)) for line in _ablation_lines(grid))
-    shows = "variation of the training loss with and without ε and the normalisation, Gamma α=1"
-    terms = "Scales differ from panel to panel."
-    return Artefact("fig05", "AblationTrain", shows, panels, quantity="train_loss", terms=terms)
+    title = "training loss with and without ε and the normalisation, Gamma α=1"
+    terms = "The vertical scale differs between panels."
+    return Artefact("fig05", "AblationTrain", title, panels, quantity="train_loss", terms=terms)
 
 
 def _epsilons(grid: Grid, noise: Noise, epsilons: Sequence[float]) -> tuple[LinePanel, ...]:
@@ -141,12 +158,12 @@ def _epsilons(grid: Grid, noise: Noise, epsilons: Sequence[float]) -> tuple[Line
 
 def _epsilon_faces(grid: Grid) -> Artefact:
     panels = _epsilons(grid, gamma(1.0), EPSILONS)
-    return Artefact("fig06", "epsilonUTKF", "ε under Gamma α=1", panels)
+    return Artefact("fig06", "epsilonUTKF", "BIV with different ε under Gamma noise, α=1", panels)
 
 
 def _epsilon_bike(grid: Grid) -> Artefact:
     panels = _epsilons(grid, gamma(1.0), EPSILONS)
-    return Artefact("fig07", "epsilonBike", "ε under Gamma α=1", panels)
+    return Artefact("fig07", "epsilonBike", "BIV with different ε under Gamma noise, α=1", panels)
 
 
 def _epsilon_binary(grid: Grid) -> Artefact:
@@ -154,7 +171,7 @@ def _epsilon_binary(grid: Grid) -> Artefact:
     return Artefact(
         "fig08",
         "epsilonBinary",
-        "ε under binary noise, half the labels almost clean (p=0.5)",
+        "BIV with different ε under binary uniform noise, p=0.5 (half of the labels almost clean)",
         panels,
     )
 
@@ -165,13 +182,14 @@ def _both(grid: Grid, noise: Noise, title: str) -> LinePanel:
 
 def _gamma_high(grid: Grid) -> Artefact:
     panels = tuple(_both(grid, gamma(alpha), f"α={alpha:g}") for alpha in (1.0, 2.0, 5.0, 10.0))
-    return Artefact("fig09", "GammaHigh", "BIV's advantage fades as α grows beyond 1", panels)
+    return Artefact("fig09", "GammaHigh", "BIV and L2 under Gamma noise, α from 1 to 10", panels)
 
 
 def _uniform(grid: Grid) -> Artefact:
     spreads = {"V=0": 0.0, "V=V_max/2": 0.5, "V=V_max": 1.0}
     panels = tuple(_both(grid, Noise("uniform", v), title) for title, v in spreads.items())
-    return Artefact("fig10", "Uniform_both", "uniform noise of growing spread", panels, terms=V_MAX)
+    title = "BIV and L2 under uniform noise of increasing spread"
+    return Artefact("fig10", "Uniform_both", title, panels, terms=V_MAX)
 
 
 def _uniform_cutoffs(grid: Grid) -> Artefact:
@@ -182,18 +200,22 @@ def _uniform_cutoffs(grid: Grid) -> Artefact:
         return LinePanel(title, tuple(lines))
 
     panels = (panel("V=V_max", 1.0), panel("V=V_max/2", 0.5))
-    shows = "cutoffs under uniform noise"
-    return Artefact("fig11", "UniformBikeCutoff", shows, panels, terms=V_MAX)
+    title = "BIV, L2 and three cutoffs under uniform noise"
+    return Artefact("fig11", "UniformBikeCutoff", title, panels, terms=V_MAX)
 
 
 def _low_alpha_bike(grid: Grid) -> Artefact:
     panels = _low_alphas(grid, {"L2": L2, "BIV": BIV})
-    return Artefact("fig12", "GammaBikeLowAlpha", "BIV, L2 and cutoffs for α ≤ 1", panels)
+    return Artefact(
+        "fig12", "GammaBikeLowAlpha", "BIV, L2 and four cutoffs under Gamma noise, α ≤ 1", panels
+    )
 
 
 def _low_alpha_faces(grid: Grid) -> Artefact:
     panels = _low_alphas(grid, {"L2": L2, "BIV": BIV})
-    return Artefact("fig13", "GammaUTKFLowAlpha", "BIV, L2 and cutoffs for α ≤ 1", panels)
+    return Artefact(
+        "fig13", "GammaUTKFLowAlpha", "BIV, L2 and four cutoffs under Gamma noise, α ≤ 1", panels
+    )
 
 
 def _batch_size(grid: Grid) -> Artefact:
@@ -202,7 +224,9 @@ def _batch_size(grid: Grid) -> Artefact:
         LinePanel(label, tuple(grid.batches(f"batch {n}", noise, loss, n) for n in BATCH_SIZES))
         for label, loss in (("BIV", BIV), ("L2", L2))
     )
-    return Artefact("fig14", "batchSize", "batches of 16 to 256 rows, Gamma α=1", panels)
+    return Artefact(
+        "fig14", "batchSize", "BIV and L2 at batch sizes from 16 to 256, Gamma α=1", panels
+    )
 
 
 def _variance_noise(grid: Grid) -> Artefact:
@@ -212,12 +236,12 @@ def _variance_noise(grid: Grid) -> Artefact:
     lines = [grid.line(f"D_v={d:g}", disturbed(d), BIV) for d in (0.0, 0.5, 1.0, 2.0)]
     lines.append(grid.line("D_v=2, other reading", disturbed(2.0, squared=True), BIV))
     lines.append(grid.line("L2", gamma(1.0), L2))
-    shows = "variances that are themselves misjudged, Gamma α=1"
+    title = "BIV with wrong variances, Gamma α=1"
     terms = (
-        "σ² is told with an error of standard deviation √D_v·σ²/3 (other reading: D_v·σ²/3); "
-        "labels keep the true one."
+        "BIV receives σ² with an error of standard deviation √D_v·σ²/3 (other reading: D_v·σ²/3). "
+        "The noise of the labels has the true σ²."
     )
-    return Artefact("fig15", "VarNoise", shows, (LinePanel("", tuple(lines)),), terms=terms)
+    return Artefact("fig15", "VarNoise", title, (LinePanel("", tuple(lines)),), terms=terms)
 
 
 _FIGURES = (

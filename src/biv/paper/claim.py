@@ -1,6 +1,6 @@
-"""What a claim is: a sentence and its parts, each a comparison of runs, and the verdict on it.
+"""Claims and their verdicts: a statement and its parts, each a comparison of runs.
 
-What makes a comparison hold or fail stands in `verdicts`.
+The rule that decides whether a comparison holds is in `verdicts`.
 """
 
 from __future__ import annotations
@@ -22,64 +22,71 @@ from biv.paper.verdicts import Finding
 
 @dataclass(frozen=True)
 class Contrast:
-    """A part of a claim: the first measure is "below", "above" or "equal" to the second.
+    """Part of a claim: the first measure is below, above or equal to the second.
 
-    Or it is "shown" beside the second, and decides nothing.
+    Attributes
+    ----------
+    label : str
+        Name of the comparison.
+    claimed : str
+        "below", "above", "equal", or "shown" for a comparison that is reported without a verdict.
+    first, second : Measure
+        The measures to compare.
     """
 
-    what: str
+    label: str
     claimed: str
     first: Measure
     second: Measure
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
+        """Lines whose runs this part needs."""
         return (*self.first.lines, *self.second.lines)
 
-    def find(self, evidence: ResultsByLine) -> Finding:
-        """What the runs say."""
-        first, second = self.first.values(evidence), self.second.values(evidence)
-        found = verdicts.compare(self.what, self.claimed, first, second)
-        return replace(found, ran=all(evidence.of(line) for line in self.lines))
+    def evaluate(self, results: ResultsByLine) -> Finding:
+        """Compare the two measures over the seeds that both have."""
+        first, second = self.first.values(results), self.second.values(results)
+        finding = verdicts.compare(self.label, self.claimed, first, second)
+        return replace(finding, ran=all(results.by_seed(line) for line in self.lines))
 
 
 @dataclass(frozen=True)
 class Diverges:
-    """A part of a claim: every run of the line diverges."""
+    """Part of a claim: every run of a line diverges."""
 
-    what: str
+    label: str
     line: Line
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
+        """Lines whose runs this part needs."""
         return (self.line,)
 
-    def find(self, evidence: ResultsByLine) -> Finding:
-        """What the runs say."""
-        there = evidence.of(self.line).values()
-        times = sum(result.diverged for result in there)
-        return verdicts.Count(self.what, times, len(there), evidence.seeds)
+    def evaluate(self, results: ResultsByLine) -> Finding:
+        """Count the runs that diverged."""
+        available = results.by_seed(self.line).values()
+        diverged = sum(result.diverged for result in available)
+        return verdicts.Count(self.label, diverged, len(available), results.seeds)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Beside a claim: which learning rate is best under each noise."""
+    """Note on a claim: the best learning rate under each noise."""
 
-    what: str
+    label: str
     options: tuple[tuple[str, tuple[Line, ...]], ...]
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
+        """Lines whose runs this part needs."""
         return tuple(line for _, lines in self.options for line in lines)
 
-    def find(self, evidence: ResultsByLine) -> Finding:
-        """What the runs say."""
-        best = ((name, lines, best_of(lines, evidence)) for name, lines in self.options)
-        told = [f"{lines[k].run.learning_rate:g} at {n}" for n, lines, k in best if k is not None]
-        return verdicts.Note(self.what, ", ".join(told), evidence.seeds)
+    def evaluate(self, results: ResultsByLine) -> Finding:
+        """List the best learning rate of each option whose runs are complete."""
+        best = ((name, lines, best_of(lines, results)) for name, lines in self.options)
+        rates = [f"{lines[k].run.learning_rate:g} at {n}" for n, lines, k in best if k is not None]
+        return verdicts.Note(self.label, ", ".join(rates), results.seeds)
 
 
 Part = Contrast | Diverges | Choices
@@ -87,66 +94,75 @@ Part = Contrast | Diverges | Choices
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says, supposes or leaves open.
+    """Something that the paper states, supposes or leaves open.
 
-    Attributes:
-        number: 1 to 20.
-        says: In a sentence.
-        parts: All of which must hold.
+    Attributes
+    ----------
+    number : int
+        Number from 1 to 20.
+    statement : str
+        The claim as one sentence.
+    parts : tuple of Part
+        Comparisons that must all hold.
     """
 
     number: int
-    says: str
+    statement: str
     parts: tuple[Part, ...]
 
     def runs(self, seeds: int) -> list[Run]:
-        """What must have been run, each once."""
+        """Return the runs that the claim needs, without duplicates."""
         lines = (line for part in self.parts for line in part.lines)
         return list(dict.fromkeys(run for line in lines for run in line.runs(seeds)))
 
     def test(self, results: Mapping[Run, RunResult], seeds: int) -> Verdict:
-        """What the runs say of it."""
-        evidence = ResultsByLine(results, seeds)
-        findings = tuple(part.find(evidence) for part in self.parts)
-        wanted = self.runs(seeds)
-        return Verdict(self, findings, len(wanted), sum(run not in results for run in wanted))
+        """Evaluate every part on the available results."""
+        by_line = ResultsByLine(results, seeds)
+        findings = tuple(part.evaluate(by_line) for part in self.parts)
+        runs = self.runs(seeds)
+        return Verdict(self, findings, len(runs), sum(run not in results for run in runs))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what was found, part by part.
+    """A claim with one finding per part.
 
-    Attributes:
-        claim: Which.
-        findings: One a part.
-        asked: How many runs it wants.
-        missing: How many of them are not there.
+    Attributes
+    ----------
+    claim : Claim
+        The claim.
+    findings : tuple of Finding
+        One finding per part.
+    required : int
+        Number of runs that the claim needs.
+    missing : int
+        Number of those runs that have no result.
     """
 
     claim: Claim
     findings: tuple[Finding, ...]
-    asked: int
+    required: int
     missing: int
 
     @property
     def overall(self) -> str:
         """One of "holds", "fails", "undecided", "not run"."""
-        return "not run" if self.missing == self.asked else verdicts.overall(self.findings)
+        return "not run" if self.missing == self.required else verdicts.overall(self.findings)
 
     def count(self, verdict: str) -> int:
-        """How many parts have this verdict."""
+        """Return the number of parts with this verdict."""
         return sum(finding.verdict == verdict for finding in self.findings)
 
 
-def find(number: str, among: Mapping[int, Claim]) -> Claim:
-    """A claim by its number.
+def find(number: str, available: Mapping[int, Claim]) -> Claim:
+    """Return a claim by its number.
 
-    Raises:
-        ValueError: There is none of that number.
+    Raises
+    ------
+    ValueError
+        No claim of this data set has this number.
     """
-    if number.isdigit() and int(number) in among:
-        return among[int(number)]
-    numbers = ", ".join(str(n) for n in among)
-    raise ValueError(
-        f"a claim must be one of {numbers} (what this data set has the rows for); got {number!r}"
-    )
+    if number.isdigit() and int(number) in available:
+        return available[int(number)]
+    numbers = ", ".join(str(n) for n in available)
+    raise ValueError(f"a claim must be one of {numbers} on this data set; got {number!r}")

@@ -1,7 +1,7 @@
-"""The paper's twenty claims, each as comparisons of runs.
+"""The paper's twenty claims, each as a list of comparisons between runs.
 
-Which runs are compared, and what is claimed of them, stands here; what makes a comparison hold or
-fail stands in `verdicts`. Both were written before the runs were made.
+This module defines which runs are compared and what is claimed about them. The rule that decides a
+comparison is in `verdicts`. Both were written before the runs were made.
 """
 
 from __future__ import annotations
@@ -24,33 +24,36 @@ from biv.paper.measures import (
 from biv.paper.presets import ROWS, Preset
 from biv.paper.spec import Loss, Noise
 
-LEARNING_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of plain SGD, claim 19
-LEVELS = (0.01, 0.1, 10.0)  # mean noises over μ_P beside 1, claim 19
-QUIET_SHARE = 0.1  # of the mean noise, in the quiet half of the day, claim 20
+LEARNING_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # learning rates of plain SGD in claim 19
+LEVELS = (0.01, 0.1, 10.0)  # mean variances of claim 19 as multiples of μ_P, in addition to 1
+QUIET_LEVEL = 0.1  # variance in the quiet hours of claim 20, as a fraction of the mean variance
 
 
 def claims(dataset: str, preset: Preset) -> dict[int, Claim]:
-    """All that can be put to the test on a data set, by number."""
+    """Return the claims that can be tested on a data set, by number."""
     grid = _Lines(dataset, preset)
-    made = [Claim(n, says, tuple(parts(grid))) for n, (says, parts) in enumerate(_CLAIMS, start=1)]
-    return {claim.number: claim for claim in made if claim.parts}
+    every = [
+        Claim(number, statement, tuple(parts(grid)))
+        for number, (statement, parts) in enumerate(_CLAIMS, start=1)
+    ]
+    return {claim.number: claim for claim in every if claim.parts}
 
 
 class _Lines(Grid):
-    """The grid, with short names for what is compared again and again."""
+    """Grid with short names for the measures that several claims compare."""
 
     def lowest(self, noise: Noise, loss: Loss) -> Lowest:
         return Lowest(self.line("", noise, loss))
 
     def advantage(self, noise: Noise) -> Quotient:
-        """BIV over L2: the smaller, the greater."""
+        """Return the lowest loss of BIV over that of L2; a smaller ratio is a larger advantage."""
         return Quotient(self.lowest(noise, BIV), self.lowest(noise, L2))
 
     def sized(self, loss: Loss, size: int) -> Lowest:
         return Lowest(self.batches("", gamma(1.0), loss, size))
 
     def sgd(self, level: float, loss: Loss) -> tuple[Line, ...]:
-        """Plain SGD at every learning rate."""
+        """Return one line per learning rate, trained with plain SGD."""
         run = self.line("", Noise("gamma", 1.0, level=level), loss).run
         return tuple(
             Line("", replace(run, optimizer="sgd", learning_rate=rate)) for rate in LEARNING_RATES
@@ -71,12 +74,12 @@ def _only_the_mean(grid: _Lines) -> Parts:
         "binary p=0.5": Noise("binary", 0.5),
     }
     for label, noise in noises.items():
-        what = f"L2: {label} / Gamma α=1"
-        yield Contrast(what, "equal", grid.lowest(noise, L2), grid.lowest(gamma(1.0), L2))
+        part = f"L2: {label} / Gamma α=1"
+        yield Contrast(part, "equal", grid.lowest(noise, L2), grid.lowest(gamma(1.0), L2))
 
 
 def _noise_doubles(grid: _Lines) -> Parts:
-    """The paper chose μ_P so that the lowest L2 loss is doubled; the noise of its own figure."""
+    """Compare L2 under Gamma α=1 with twice GT; the paper chose μ_P to double the L2 loss."""
     doubled = Times(2.0, Lowest(grid.truth))
     yield Contrast("Gamma α=1: L2 / 2 GT", "equal", grid.lowest(gamma(1.0), L2), doubled)
 
@@ -107,9 +110,10 @@ def _gamma(grid: _Lines) -> Parts:
 
 
 def _best_cutoff(grid: _Lines) -> Parts:
-    """No cutoff of the paper's table is the best at both ends: each is beaten at one of them.
+    """Check that no cutoff of the paper's table is the best at both α=1 and α=0.25.
 
-    By those that the paper has as the best: C=μ at α=1, and C=μ/4 at α=0.25.
+    Each other cutoff must lose at one end to the cutoff that is the best there in the paper: C=μ at
+    α=1 and C=μ/4 at α=0.25.
     """
     beaten = ((1.0, 1.0, 1 / 20), (1.0, 1.0, 1 / 4), (0.25, 1 / 4, 1.0), (0.25, 1 / 4, 5.0))
     for alpha, best, other in beaten:
@@ -199,32 +203,32 @@ def _ablation(grid: _Lines) -> Parts:
 
     for label, normalised in (("normalised", True), ("not normalised", False)):
         first, second = line(EPSILON, normalised=normalised), line(0.0, normalised=normalised)
-        what = f"{label}: ε={EPSILON} / ε=0"
-        yield Contrast(what, "below", Lowest(first), Lowest(second))
-        what = f"{label}: variability at ε={EPSILON} / at ε=0"
-        yield Contrast(what, "below", Variability(first), Variability(second))
+        part = f"{label}: ε={EPSILON} / ε=0"
+        yield Contrast(part, "below", Lowest(first), Lowest(second))
+        part = f"{label}: variability at ε={EPSILON} / at ε=0"
+        yield Contrast(part, "below", Variability(first), Variability(second))
     for epsilon, claimed in ((0.0, "below"), (EPSILON, "equal")):
         first, second = line(epsilon, normalised=True), line(epsilon, normalised=False)
-        what = f"ε={epsilon:g}: normalised / not"
-        yield Contrast(what, claimed, Lowest(first), Lowest(second))
+        part = f"ε={epsilon:g}: normalised / not normalised"
+        yield Contrast(part, claimed, Lowest(first), Lowest(second))
 
 
 def _batch_advantage(grid: _Lines) -> Parts:
     for size in BATCH_SIZES:
         yield Contrast(
-            f"batches of {size}: BIV / L2", "below", grid.sized(BIV, size), grid.sized(L2, size)
+            f"batch size {size}: BIV / L2", "below", grid.sized(BIV, size), grid.sized(L2, size)
         )
 
 
 def _small_batches(grid: _Lines) -> Parts:
     largest = BATCH_SIZES[-1]
     for (label, loss), size in product((("BIV", BIV), ("L2", L2)), BATCH_SIZES[:-1]):
-        what = f"{label}: batches of {size} / of {largest}"
-        yield Contrast(what, "above", grid.sized(loss, size), grid.sized(loss, largest))
+        part = f"{label}: batch size {size} / {largest}"
+        yield Contrast(part, "above", grid.sized(loss, size), grid.sized(loss, largest))
 
 
-def _misjudged(grid: _Lines) -> Parts:
-    told = grid.lowest(gamma(1.0), BIV)
+def _wrong_variances(grid: _Lines) -> Parts:
+    correct = grid.lowest(gamma(1.0), BIV)
     for d_v, squared, claimed in (
         (0.5, False, "equal"),
         (1.0, False, "equal"),
@@ -232,23 +236,23 @@ def _misjudged(grid: _Lines) -> Parts:
         (2.0, True, "shown"),
     ):
         noise = replace(gamma(1.0), disturbance=d_v, squared_reading=squared)
-        what = f"D_v={d_v:g}{', other reading' if squared else ''} / D_v=0"
-        yield Contrast(what, claimed, grid.lowest(noise, BIV), told)
+        part = f"D_v={d_v:g}{', other reading' if squared else ''} / D_v=0"
+        yield Contrast(part, claimed, grid.lowest(noise, BIV), correct)
 
 
 def _more_rows(grid: _Lines) -> Parts:
     run = grid.truth.run
     doubled = replace(run, train_rows=2 * run.train_rows)
     if doubled.train_rows + doubled.test_rows <= ROWS[run.dataset].all:
-        what = f"GT: {run.train_rows:,} rows / {doubled.train_rows:,} rows"
-        yield Contrast(what, "equal", Lowest(grid.truth), Lowest(Line("", doubled)))
+        part = f"GT: {run.train_rows:,} rows / {doubled.train_rows:,} rows"
+        yield Contrast(part, "equal", Lowest(grid.truth), Lowest(Line("", doubled)))
 
 
 def _faster(grid: _Lines) -> Parts:
     for alpha in LOW_ALPHAS:
         biv, plain = (grid.line("", gamma(alpha), loss) for loss in (BIV, L2))
         yield Contrast(
-            f"α={alpha:g}: steps of BIV to L2's minimum / steps of L2",
+            f"α={alpha:g}: steps to L2's lowest loss, BIV / L2",
             "below",
             StepsTo(biv, plain),
             StepsTo(plain, plain),
@@ -267,9 +271,10 @@ def _uniform_gain(grid: _Lines) -> Parts:
 
 
 def _sgd(grid: _Lines) -> Parts:
-    """With the learning rate that is best at μ_P, against the best in hindsight at each noise.
+    """Compare the learning rate that is best at μ_P with the best one at each noise level.
 
-    What normalisation is to keep usable. How it is without is shown beside.
+    With normalisation the two must be equally good. The same ratios without normalisation are shown
+    and have no verdict.
     """
     losses = (
         ("normalised", BIV, "equal"),
@@ -277,60 +282,70 @@ def _sgd(grid: _Lines) -> Parts:
     )
     for (label, loss, claimed), level in product(losses, LEVELS):
         here, at_mean = grid.sgd(level, loss), grid.sgd(1.0, loss)
-        what = f"{label}, noise {level:g}μ: the rate best at μ / the rate best here"
-        yield Contrast(what, claimed, Tuned(here, at_mean), Tuned(here, here))
+        part = f"{label}, noise {level:g}μ: best rate at μ / best rate at {level:g}μ"
+        yield Contrast(part, claimed, Tuned(here, at_mean), Tuned(here, here))
     for label, loss, _ in losses:
         options = tuple((f"{level:g}μ", grid.sgd(level, loss)) for level in sorted((1.0, *LEVELS)))
         yield Choices(f"{label}: best learning rates", options)
 
 
 def _regions(grid: _Lines) -> Parts:
-    """Doubly penalised: BIV is worse where labels are noisy than no weights are.
+    """Test whether BIV is worse than L2 in the noisy hours, which would be a double penalty.
 
-    The rest is shown: IV, a cutoff (which leaves all noisy hours out), and the quiet hours. Faces
-    have no hours.
+    IV, a cutoff (which drops all noisy hours) and the quiet hours are shown without a verdict. The
+    claim cannot be tested on faces, which have no hour.
     """
     if grid.blank.pixels is not None:
         return
-    noise = Noise("hours", QUIET_SHARE)
+    noise = Noise("hours", QUIET_LEVEL)
     rivals = {"BIV": BIV, "IV": IV, "C=μ": cutoff(1.0)}
     for region, claimed in (("noisy", "above"), ("quiet", "shown")):
         plain = grid.region(region, noise, L2)
         for label, loss in rivals.items():
-            what = f"{region} hours: {label} / L2"
-            decides = claimed if loss == BIV else "shown"
-            yield Contrast(what, decides, grid.region(region, noise, loss), plain)
+            part = f"{region} hours: {label} / L2"
+            part_claims = claimed if loss == BIV else "shown"
+            yield Contrast(part, part_claims, grid.region(region, noise, loss), plain)
         truth = grid.region(region, CLEAN, L2)
         yield Contrast(f"{region} hours: L2 / GT", "shown", plain, truth)
 
 
 _CLAIMS: tuple[tuple[str, Callable[[_Lines], Parts]], ...] = (
-    ("L2 depends on P(σ²) only through its mean", _only_the_mean),
-    ("Noise of mean μ_P doubles the lowest L2 loss", _noise_doubles),
+    ("The lowest L2 loss depends on P(σ²) only through its mean", _only_the_mean),
+    ("Noise of mean variance μ_P doubles the lowest L2 loss", _noise_doubles),
     (
-        "Binary noise: BIV is as good as the cutoff between, both better than L2; p=0.9 as GT",
+        "Under binary noise, BIV is as good as a cutoff between the two regimes; both are better "
+        "than L2, and as good as GT at p=0.9",
         _binary,
     ),
-    ("Gamma α≤1: BIV is better than L2 and than every cutoff", _gamma),
+    ("Under Gamma noise with α≤1, BIV is better than L2 and than every cutoff", _gamma),
     ("The best cutoff changes with α", _best_cutoff),
-    ("BIV's advantage grows as α falls", _grows),
-    ("For α>1 it shrinks", _shrinks),
-    ("Uniform noise: nothing to gain at V=0, a little at V_max/2, clearly at V_max", _uniform),
-    ("Uniform noise: every cutoff below b is worse than L2", _uniform_cutoffs),
-    ("IV worsens as α falls, and diverges at 0.25", _iv),
-    ("ε: best near 0.05, good over 0.01–0.1, L2 when it is large", _epsilon),
+    ("BIV's advantage over L2 grows as α falls", _grows),
+    ("BIV's advantage over L2 shrinks as α grows beyond 1", _shrinks),
     (
-        "ε lowers the loss and the variability of training; normalisation matters at ε=0, hardly "
-        "at ε>0 with Adam",
+        "Under uniform noise, BIV gains nothing at V=0, a little at V_max/2 and clearly at V_max",
+        _uniform,
+    ),
+    (
+        "Under uniform noise, every cutoff below the upper bound of σ² is worse than L2",
+        _uniform_cutoffs,
+    ),
+    ("IV becomes worse as α falls, and diverges at α=0.25", _iv),
+    ("ε is best near 0.05 and good from 0.01 to 0.1; a large ε makes BIV equal to L2", _epsilon),
+    (
+        "ε lowers the test loss and the variability of the training loss; with Adam, normalisation "
+        "matters at ε=0 and hardly at ε>0",
         _ablation,
     ),
-    ("Batches of 16 to 256 leave the advantage", _batch_advantage),
-    ("Smaller batches reach a higher minimum, for L2 and BIV alike", _small_batches),
-    ("Misjudged variances: D_v≤1 is harmless, D_v=2 hurts", _misjudged),
-    ("Twice as many clean rows are hardly better", _more_rows),
-    ("BIV learns faster: fewer steps to L2's own minimum", _faster),
-    ("The gain under any uniform noise is smaller than under Gamma α≤1", _uniform_gain),
-    ("Plain SGD: normalisation keeps the learning rate usable whatever the noise", _sgd),
-    ("Noise that depends on the input: weights penalise the noisy region doubly", _regions),
+    ("BIV keeps its advantage over L2 at batch sizes from 16 to 256", _batch_advantage),
+    ("Smaller batches have a higher lowest loss, for L2 and for BIV", _small_batches),
+    ("Wrong variances do no harm up to D_v=1, and hurt at D_v=2", _wrong_variances),
+    ("Twice as many clean training rows hardly lower the loss", _more_rows),
+    ("BIV learns faster: it reaches L2's lowest loss in fewer steps than L2", _faster),
+    ("BIV gains less under any uniform noise than under Gamma noise with α≤1", _uniform_gain),
+    (
+        "With plain SGD, normalisation keeps one learning rate usable at every noise level",
+        _sgd,
+    ),
+    ("Where noise depends on the input, weights penalise the noisy region twice", _regions),
 )
 COUNT = len(_CLAIMS)

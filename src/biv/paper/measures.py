@@ -1,4 +1,4 @@
-"""What a claim is about: one number a seed, read off the runs of a line."""
+"""Measures that claims compare: one number per seed, computed from the runs of a line."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ Values = dict[int, float]  # by seed
 
 
 class ResultsByLine:
-    """The results at hand, by line and seed.
+    """The available results, by line and seed.
 
-    Attributes:
-        seeds: How many were asked for.
+    Attributes
+    ----------
+    seeds : int
+        Number of seeds that were requested.
     """
 
     def __init__(self, results: Mapping[Run, RunResult], seeds: int) -> None:
         self._results, self.seeds = results, seeds
 
-    def of(self, line: Line) -> dict[int, RunResult]:
-        """The runs of a line that are there, by seed."""
+    def by_seed(self, line: Line) -> dict[int, RunResult]:
+        """Return the available results of a line, by seed."""
         runs = (run for run in line.runs(self.seeds) if run in self._results)
         return {run.seed: self._results[run] for run in runs}
 
@@ -37,68 +39,72 @@ class Measure(Protocol):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What must have been run."""
+        """Lines whose runs the measure needs."""
         ...
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """The numbers, by seed."""
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the number of each seed."""
         ...
 
 
 @dataclass(frozen=True)
-class OfLine:
-    """What is read off the runs of one line."""
+class LineMeasure:
+    """Base class of measures that need one line."""
 
     line: Line
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The one."""
+        """The line, as a tuple."""
         return (self.line,)
 
 
-class Lowest(OfLine):
-    """The lowest point of each run's own smoothed test loss.
+class Lowest(LineMeasure):
+    """Lowest point of each run's own smoothed test loss.
 
-    A run that did not stay finite counts as 1, the error of a constant: to leave it out would
-    favour the method that lost it.
+    A run that did not stay finite counts as 1, the error of a constant prediction. Leaving it out
+    would favour the method that lost it.
     """
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """By seed."""
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the lowest loss of each seed."""
         return {
             seed: float(result.smoothed.min()) if result.diverged_at is None else DIVERGED_ABOVE
-            for seed, result in evidence.of(self.line).items()
+            for seed, result in results.by_seed(self.line).items()
             if len(result.smoothed)
         }
 
 
-class Variability(OfLine):
-    """How much the training loss varies from batch to batch.
+class Variability(LineMeasure):
+    """Variation of the training loss from batch to batch.
 
-    The standard deviation within an epoch over the epoch's mean, averaged over epochs. It does not
-    change when the loss is multiplied by a constant, as normalisation and ε multiply it. A run that
-    did not stay finite has none.
+    It is the standard deviation within an epoch divided by the epoch's mean, averaged over epochs.
+    Multiplying the loss by a constant, as normalisation and ε do, does not change it. A run that
+    did not stay finite has no value.
     """
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """By seed."""
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the variability of each seed."""
         return {
             seed: float(np.mean(result.train_loss_std / result.train_loss, dtype=np.float64))
-            for seed, result in evidence.of(self.line).items()
+            for seed, result in results.by_seed(self.line).items()
             if result.diverged_at is None
         }
 
 
 @dataclass(frozen=True)
 class StepsTo:
-    """The steps until a run is as low as another of its seed ever is; all of them if it never is.
+    """Number of steps until a run is as low as another run of its seed ever becomes.
 
-    A run that does not stay finite never is.
+    A run that never becomes as low counts with all its steps, and so does a run that did not stay
+    finite.
 
-    Attributes:
-        line: Whose steps.
-        target: Whose lowest smoothed test loss is to be reached.
+    Attributes
+    ----------
+    line : Line
+        Line whose steps are counted.
+    target : Line
+        Line whose lowest smoothed test loss is to be reached.
     """
 
     line: Line
@@ -106,14 +112,14 @@ class StepsTo:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Both."""
+        """Both lines."""
         return (self.line, self.target)
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """By seed."""
-        targets = Lowest(self.target).values(evidence)
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the number of steps of each seed."""
+        targets = Lowest(self.target).values(results)
         steps: Values = {}
-        for seed, result in evidence.of(self.line).items():
+        for seed, result in results.by_seed(self.line).items():
             if seed not in targets:
                 continue
             reached = (result.smoothed <= targets[seed]) & (result.diverged_at is None)
@@ -125,50 +131,53 @@ class StepsTo:
 
 @dataclass(frozen=True)
 class Quotient:
-    """One measure over another, seed by seed."""
+    """One measure divided by another, seed by seed."""
 
     first: Measure
     second: Measure
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Of both."""
+        """Lines of both measures."""
         return (*self.first.lines, *self.second.lines)
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """Of the seeds that both have."""
-        first, second = self.first.values(evidence), self.second.values(evidence)
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the quotient of each seed that both measures have."""
+        first, second = self.first.values(results), self.second.values(results)
         return {seed: first[seed] / second[seed] for seed in first if seed in second}
 
 
 @dataclass(frozen=True)
 class Times:
-    """A measure, multiplied by a number."""
+    """A measure multiplied by a number."""
 
     factor: float
     measure: Measure
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The measure's."""
+        """Lines of the measure."""
         return self.measure.lines
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """By seed."""
-        return {seed: self.factor * value for seed, value in self.measure.values(evidence).items()}
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the product of each seed."""
+        return {seed: self.factor * value for seed, value in self.measure.values(results).items()}
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The lowest loss under the setting that was best elsewhere.
+    """Lowest loss with the setting that was best on other lines.
 
-    A setting's worth is its mean over seeds. Where the runs of a setting are not all there, nothing
-    is chosen.
+    The best setting has the lowest mean over seeds. If the runs of a setting are incomplete, no
+    setting is chosen and there are no values.
 
-    Attributes:
-        options: A line for every setting.
-        chosen_on: Lines of the same settings, by which one is chosen; `options` for the best in
-            hindsight.
+    Attributes
+    ----------
+    options : tuple of Line
+        One line per setting.
+    chosen_on : tuple of Line
+        Lines with the same settings, on which the setting is chosen. Pass `options` to choose the
+        best setting in hindsight.
     """
 
     options: tuple[Line, ...]
@@ -176,18 +185,18 @@ class Tuned:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """All."""
+        """All lines."""
         return (*self.options, *self.chosen_on)
 
-    def values(self, evidence: ResultsByLine) -> Values:
-        """By seed."""
-        choice = best_of(self.chosen_on, evidence)
-        return {} if choice is None else Lowest(self.options[choice]).values(evidence)
+    def values(self, results: ResultsByLine) -> Values:
+        """Return the lowest loss of each seed with the chosen setting."""
+        choice = best_of(self.chosen_on, results)
+        return {} if choice is None else Lowest(self.options[choice]).values(results)
 
 
-def best_of(lines: Sequence[Line], evidence: ResultsByLine) -> int | None:
-    """Which line is lowest in the mean over seeds; None if they do not all have the same seeds."""
-    values = [Lowest(line).values(evidence) for line in lines]
+def best_of(lines: Sequence[Line], results: ResultsByLine) -> int | None:
+    """Return the index of the line with the lowest mean; None if their seeds differ."""
+    values = [Lowest(line).values(results) for line in lines]
     if not values[0] or any(set(each) != set(values[0]) for each in values):
         return None
     return int(np.argmin([np.mean(list(each.values())) for each in values]))

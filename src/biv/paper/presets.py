@@ -1,4 +1,4 @@
-"""How many rows a data set has, and how much of the paper's protocol is run."""
+"""Sizes of the data sets, and the presets, which run all or a part of the paper's protocol."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class RowCounts(NamedTuple):
-    """How many rows of a data set are trained on and tested on, and how many there are."""
+    """Number of training rows, of test rows and of all rows of a data set."""
 
     train: int
     test: int
@@ -23,35 +23,42 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Preset:
-    """How much of the paper's protocol is run.
+    """A reduced or full version of the paper's protocol.
 
-    Attributes:
-        name: "paper", "laptop", "smoke" or "thumbnail".
-        epochs: Passes over the data.
-        share: Of the rows of the data set that are used.
-        test_every: Steps of a batch of 256 between two tests.
-        only_faces: Whether it is for images alone.
+    Attributes
+    ----------
+    name : str
+        "paper", "laptop", "smoke" or "thumbnail".
+    epochs : int
+        Number of passes over the training rows.
+    fraction : float
+        Fraction of the data set's rows that is used.
+    test_every : int
+        Number of steps between two evaluations, at batch size 256.
+    only_faces : bool, default=False
+        Whether the preset exists for images only.
     """
 
     name: str
     epochs: int
-    share: float
+    fraction: float
     test_every: int
     only_faces: bool = False
 
 
 PRESETS = {
-    "paper": Preset("paper", epochs=100, share=1.0, test_every=1),  # NOTE[DIFF] 10
-    "laptop": Preset("laptop", epochs=60, share=1.0, test_every=7),
-    "smoke": Preset("smoke", epochs=20, share=0.12, test_every=1),
-    "thumbnail": Preset("thumbnail", epochs=20, share=1.0, test_every=12, only_faces=True),
+    "paper": Preset("paper", epochs=100, fraction=1.0, test_every=1),  # NOTE[DIFF] 10
+    "laptop": Preset("laptop", epochs=60, fraction=1.0, test_every=7),
+    "smoke": Preset("smoke", epochs=20, fraction=0.12, test_every=1),
+    "thumbnail": Preset("thumbnail", epochs=20, fraction=1.0, test_every=12, only_faces=True),
 }
 
 
 class FaceScale(NamedTuple):
-    """A preset on UTKFace, by the names of a :class:`Run`.
+    """A preset on UTKFace; the fields are those of :class:`Run`.
 
-    A network for images takes thousands of times as long as one for a table.
+    UTKFace has its own presets because a network for images takes thousands of times as long to
+    train as one for a table.
     """
 
     train_rows: int
@@ -66,6 +73,6 @@ FACES = {
     "paper": FaceScale(16_000, 4_000, pixels=200, epochs=20),
     "laptop": FaceScale(4_000, 1_000, pixels=64, epochs=12, batch_size=128, test_every=15),
     "smoke": FaceScale(256, 64, pixels=32, epochs=3, batch_size=32),
-    # The paper's, but for the resolution: what a processor can train.
+    # The paper's settings at a lower resolution, so that it can be trained without a GPU.
     "thumbnail": FaceScale(16_000, 4_000, pixels=32, epochs=20, test_every=12),
 }

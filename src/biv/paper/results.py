@@ -1,4 +1,4 @@
-"""What is kept of a run: its curves, thinned and packed, or why it failed."""
+"""Results of runs: rounded and packed curves, or the error of a run that failed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,24 @@ Curve = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What is kept of a run.
+    """Result of one run, as it is stored.
 
-    Attributes:
-        run: Which.
-        test_loss: Whole, (evaluations,).
-        train_loss: The mean of each epoch, (epochs,).
-        train_loss_std: The standard deviation within each epoch.
-        effective_batch_size: The mean of each epoch.
-        diverged_at: The step after which something was not finite, or None.
-        provenance: Versions, machine, time.
+    Attributes
+    ----------
+    run : Run
+        The run.
+    test_loss : ndarray of float32, shape (evaluations,)
+        Test loss at every evaluation, NaN after a stack stopped early.
+    train_loss : ndarray of float32, shape (epochs,)
+        Mean training loss of each epoch.
+    train_loss_std : ndarray of float32, shape (epochs,)
+        Standard deviation of the training loss within each epoch.
+    effective_batch_size : ndarray of float32, shape (epochs,)
+        Mean effective batch size of each epoch, in rows.
+    diverged_at : int or None
+        Step at which a loss, parameter or optimizer state was no longer finite; None if all were.
+    provenance : mapping
+        Versions, machine and time of the training.
     """
 
     run: Run
@@ -42,7 +50,7 @@ class RunResult:
 
     @classmethod
     def of(cls, run: Run, history: History, provenance: Mapping[str, Any]) -> RunResult:
-        """A history, thinned to what is kept."""
+        """Return the result of a run, with the training curves of its history reduced to epochs."""
         steps = run.train_rows // run.batch_size
         train = _epochs(history.train_loss, steps, run.epochs)
         sizes = _epochs(history.effective_batch_size, steps, run.epochs)
@@ -60,12 +68,12 @@ class RunResult:
 
     @property
     def smoothed(self) -> npt.NDArray[np.float64]:
-        """The test loss as the paper draws it."""
+        """Test loss smoothed as in the paper's figures."""
         return smoothed(self.test_loss, smoothing(len(self.test_loss)))
 
     @property
     def summary(self) -> dict[str, float | bool | None]:
-        """What is looked for most: the run's own lowest losses and its last; None if not finite."""
+        """Lowest and last test losses of the run; None for a value that is not finite."""
         smooth = self.smoothed
         finite = smooth[np.isfinite(smooth)]
         return {
@@ -78,7 +86,7 @@ class RunResult:
 
     @property
     def diverged(self) -> bool:
-        """Whether something was not finite, or the last smoothed test loss is above 1."""
+        """Whether a value was not finite, or the last smoothed test loss is above 1."""
         every = self.run.test_every
         steps = np.arange(1, len(self.test_loss) + 1) * every
         whole = History(
@@ -93,7 +101,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be trained, and why."""
+    """A run that could not be trained, and its error."""
 
     run: Run
     error: str
@@ -101,19 +109,19 @@ class Failure:
 
 
 def evaluations(run: Run) -> int:
-    """Return how often a run is tested."""
+    """Return the number of evaluations of a run."""
     return run.epochs * (run.train_rows // run.batch_size) // run.test_every
 
 
 def _epochs(curve: npt.NDArray[np.float64], steps: int, epochs: int) -> npt.NDArray[np.float64]:
-    """(epochs, steps), NaN where a stack stopped early."""
+    """Return a curve of shape (epochs, steps), with NaN after a stack stopped early."""
     whole = np.full(epochs * steps, np.nan)
     whole[: len(curve)] = curve
     return whole.reshape(epochs, steps)
 
 
 def _three_bytes(curve: npt.NDArray[Any]) -> Curve:
-    """Rounded by a part in 65,000 at most, so that the fourth byte of a number is 0."""
+    """Round numbers to three bytes (by at most 1 part in 65,000), so that they compress better."""
     bits = np.ascontiguousarray(curve, dtype="<f4").view("<u4")
     rounded: Curve = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view("<f4")
     return rounded
@@ -124,16 +132,20 @@ def _number(value: np.floating[Any]) -> float | None:
 
 
 def pack_curve(curve: Curve) -> bytes:
-    """Bytes of equal rank together compress better: signs and exponents hardly change."""
+    """Compress a curve."""
+    # The first bytes of all numbers come first, then the second ones, and so on. Signs and
+    # exponents hardly change along a curve, so this order compresses better.
     raw = np.ascontiguousarray(curve, dtype="<f4").view(np.uint8).reshape(-1, 4)
     return zlib.compress(raw.T.tobytes(), 9)
 
 
 def unpack_curve(data: bytes, length: int) -> Curve:
-    """Return a curve of a known length; what would be longer is not unpacked.
+    """Return the curve of packed bytes; at most `length` numbers are unpacked.
 
-    Raises:
-        ValueError: It has another length, or the bytes are damaged.
+    Raises
+    ------
+    ValueError
+        The curve has another length, or the bytes are damaged.
     """
     whole = zlib.decompressobj()
     try:

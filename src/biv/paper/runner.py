@@ -1,4 +1,4 @@
-"""Runs that are missing from a store, packed into stacks, sent to workers and written down."""
+"""Train the runs that a store lacks: pack them into stacks for workers, and store the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from biv._utils.progress import progress_bar
 from biv.paper.results import Failure, RunResult
 from biv.paper.spec import Run
-from biv.paper.stacks import Outcome, Trouble, member_steps
+from biv.paper.stacks import Outcome, StackFailure, member_steps
 from biv.paper.store import Store
 from biv.paper.timing import rows_forward
 from biv.paper.workers.base import Workers
@@ -23,41 +23,44 @@ LARGEST_STACK = 40
 
 
 def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
-    """Runs of one shape in stacks of nearly equal size, as many as keep all processes busy.
+    """Divide runs into stacks of equal shape and nearly equal size, enough for all processes.
 
-    Those of a seed are next to each other, since they share their rows. A member's numbers do not
-    depend on its stack, so neither do results depend on how they were packed.
+    Runs with the same seed are neighbours, because they share their rows. The result of a member
+    does not depend on its stack, so results do not depend on how the runs were packed.
     """
     shapes: dict[tuple[Any, ...], list[Run]] = {}
     for run in sorted(dict.fromkeys(runs), key=lambda run: (run.seed, run.canonical())):
         shapes.setdefault(run.shape(), []).append(run)
     stacks: list[list[Run]] = []
-    for alike in shapes.values():
-        if alike[0].pixels is not None:
-            stacks += [[run] for run in alike]
+    for same_shape in shapes.values():
+        if same_shape[0].pixels is not None:
+            stacks += [[run] for run in same_shape]
             continue
-        count = -(-len(alike) // LARGEST_STACK)
-        count = min(-(-count // jobs) * jobs, max(len(alike) // 4, 1)) if jobs > 1 else count
-        edges = [len(alike) * k // count for k in range(count + 1)]
-        stacks += [alike[a:b] for a, b in pairwise(edges)]
-    return sorted(
-        stacks, key=rows_forward, reverse=True
-    )  # the longest first, so that all end together
+        count = -(-len(same_shape) // LARGEST_STACK)
+        count = min(-(-count // jobs) * jobs, max(len(same_shape) // 4, 1)) if jobs > 1 else count
+        edges = [len(same_shape) * k // count for k in range(count + 1)]
+        stacks += [same_shape[a:b] for a, b in pairwise(edges)]
+    # The longest stacks come first, so that all processes finish at about the same time.
+    return sorted(stacks, key=rows_forward, reverse=True)
 
 
 def default_jobs(runs: Sequence[Run]) -> int:
-    """As many processes as there are cores; one, where they would share a GPU."""
+    """Return the number of cores, or 1 where several processes would share a GPU."""
     on_gpu = torch.cuda.is_available() and any(run.pixels for run in runs)
     return 1 if on_gpu else os.cpu_count() or 1
 
 
-class Plan(NamedTuple):
-    """What has become of a plan.
+class TrainingSummary(NamedTuple):
+    """Numbers of runs that were stored, trained and failed.
 
-    Attributes:
-        stored: Runs that were there already.
-        trained: Runs that were trained now.
-        failed: Runs that could not be, and why.
+    Attributes
+    ----------
+    stored : int
+        Number of runs that were already stored.
+    trained : int
+        Number of runs that were trained now.
+    failed : list of Failure
+        Runs that could not be trained, with their errors.
     """
 
     stored: int
@@ -72,92 +75,113 @@ def complete(
     jobs: int | None = None,
     workers: Workers | None = None,
     progress: bool = True,
-    say: Callable[[str], object] = lambda _: None,
-) -> Plan:
-    """Train what a store does not have of these runs, and put it there.
+    log: Callable[[str], object] = lambda _: None,
+) -> TrainingSummary:
+    """Train the runs that a store lacks, and store their results.
 
-    Args:
-        runs: Any, in any order, repeated or not.
-        store: Every stack is written when it is done, by this process alone.
-        jobs: Processes of this machine; as many as there are cores by default.
-        workers: Others to train instead; they are closed at the end.
-        progress: Whether to show one bar over the whole plan, on a terminal.
-        say: Called with a line for every finished stack, and the traceback of one that raised.
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs in any order; duplicates are trained once.
+    store : Store
+        Store that every stack is written to when it is finished, by this process alone.
+    jobs : int, optional
+        Number of processes on this machine. The default is the number of cores.
+    workers : Workers, optional
+        Workers to use instead of processes on this machine. They are closed at the end.
+    progress : bool, default=True
+        Whether to show a progress bar over all runs, on a terminal.
+    log : callable, optional
+        Called with one line per finished stack, and with the traceback of a stack that raised.
 
-    Raises:
-        ValueError: A data set is not on hand, or the store cannot be written to.
-        RuntimeError: A process was ended from outside; what was done before is stored.
+    Returns
+    -------
+    TrainingSummary
+        Numbers of runs that were stored and trained, and the runs that failed.
+
+    Raises
+    ------
+    ValueError
+        The data are missing or too few, or the store cannot be written to.
+    RuntimeError
+        A worker process was killed. Results that were finished before are stored.
     """
-    wanted = list(dict.fromkeys(runs))
-    missing = store.missing(wanted)
+    requested = list(dict.fromkeys(runs))
+    missing = store.missing(requested)
     if not missing:
-        return Plan(len(wanted), 0, [])
-    store.add([])  # a store that cannot be written to is an error here, not after the training
+        return TrainingSummary(len(requested), 0, [])
+    store.add([])  # fail before the training, not after it, if the store cannot be written to
     failed: list[Failure] = []
     total = member_steps(missing)
     with (
-        closing(workers or Processes(jobs or default_jobs(missing))) as at_work,
-        progress_bar(total, f"{len(missing)} runs", enabled=progress) as bar,
+        closing(workers or Processes(jobs or default_jobs(missing))) as pool,
+        progress_bar(total, count_text(len(missing)), enabled=progress) as bar,
     ):
-        at_work.require_rows(missing)
+        pool.require_rows(missing)
 
-        def moved(steps: int) -> None:  # steps of a second attempt do not count
+        def on_progress(steps: int) -> None:
+            # Steps of a second attempt would exceed the total.
             bar.update(min(steps, total) - bar.n)
 
-        for line, outcomes in _finished(pack(missing, at_work.count), at_work, moved):
+        for line, outcomes in _finished(pack(missing, pool.count), pool, on_progress):
             store.add(outcomes)
             failed += [outcome for outcome in outcomes if isinstance(outcome, Failure)]
             bar.clear()
-            say(line)
-    return Plan(len(wanted) - len(missing), len(missing) - len(failed), failed)
+            log(line)
+    return TrainingSummary(len(requested) - len(missing), len(missing) - len(failed), failed)
 
 
 def _finished(
-    stacks: Sequence[Sequence[Run]], workers: Workers, moved: Callable[[int], object]
+    stacks: Sequence[Sequence[Run]], workers: Workers, on_progress: Callable[[int], object]
 ) -> Iterator[tuple[str, Sequence[Outcome]]]:
-    """Every stack as it is done: a line about it, and what to store.
+    """Yield a log line and the outcomes of every stack, in the order in which they finish.
 
-    One that raises is tried once more, its runs one by one, so that a bad one fails alone.
+    The runs of a stack that raises are tried once more, one by one, so that a bad run fails alone.
     """
-    tried: set[Run] = set()
+    retried: set[Run] = set()
     total = len(stacks)
     for stack in stacks:
         workers.submit(stack)
-    for number, (stack, report) in enumerate(workers.finished(moved), start=1):
+    for number, (stack, report) in enumerate(workers.finished(on_progress), start=1):
         outcomes: Sequence[Outcome] = []
-        if not isinstance(report, Trouble):
-            outcomes, words = report, _described(stack, report)
-        elif report.again and tried.isdisjoint(stack):
-            tried.update(stack)
+        if not isinstance(report, StackFailure):
+            outcomes, message = report, _summary_text(stack, report)
+        elif report.retry and retried.isdisjoint(stack):
+            retried.update(stack)
             total += len(stack)
             for run in stack:
                 workers.submit([run])
-            words = f"{_counted(stack)} failed and will be tried again{_told(report)}"
+            message = f"{_stack_text(stack)} failed and will be retried{_error_text(report)}"
         else:
-            outcomes = [_failure(run, report) for run in stack]
-            words = f"{_described(stack, outcomes)}{_told(report)}"
-        yield f"stack {number} of {total}: {words}", outcomes
+            outcomes = [_run_failure(run, report) for run in stack]
+            message = f"{_summary_text(stack, outcomes)}{_error_text(report)}"
+        yield f"stack {number} of {total}: {message}", outcomes
 
 
-def _failure(run: Run, trouble: Trouble) -> Failure:
-    return Failure(run, trouble.error, trouble.provenance | {"traceback": trouble.traceback})
+def _run_failure(run: Run, failure: StackFailure) -> Failure:
+    return Failure(run, failure.error, failure.provenance | {"traceback": failure.traceback})
 
 
-def _told(trouble: Trouble) -> str:
-    return f" ({trouble.worker}):\n{trouble.traceback or trouble.error}".rstrip()
+def _error_text(failure: StackFailure) -> str:
+    return f" ({failure.worker}):\n{failure.traceback or failure.error}".rstrip()
 
 
-def _counted(stack: Sequence[Run]) -> str:
-    return f"{len(stack)} run{'s' if len(stack) > 1 else ''} of {stack[0].dataset}"
+def count_text(count: int) -> str:
+    """Return a number of runs as text, such as "1 run"."""
+    return "1 run" if count == 1 else f"{count} runs"
 
 
-def _described(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
+def _stack_text(stack: Sequence[Run]) -> str:
+    return f"{count_text(len(stack))} of {stack[0].dataset}"
+
+
+def _summary_text(stack: Sequence[Run], outcomes: Sequence[Outcome]) -> str:
     results = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
-    words = [_counted(stack)]
+    parts = [_stack_text(stack)]
     if results:
-        words.append(f"{results[0].provenance['stack_seconds']:.0f} s")
+        parts.append(f"{results[0].provenance['stack_seconds']:.0f} s")
     if diverged := sum(result.diverged for result in results):
-        words.append(f"{diverged} diverged")
+        parts.append(f"{diverged} diverged")
     if len(results) < len(stack):
-        words.append(f"{len(stack) - len(results)} failed")
-    return ", ".join(words)
+        parts.append(f"{len(stack) - len(results)} failed")
+    return ", ".join(parts)

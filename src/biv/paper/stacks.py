@@ -1,4 +1,4 @@
-"""A stack of runs, trained in this process: what every worker does, wherever it is."""
+"""Train a stack of runs in this process. Every worker, local or in a cluster, calls this module."""
 
 from __future__ import annotations
 
@@ -27,90 +27,107 @@ from biv.training.numerics import numerical_settings
 Outcome = RunResult | Failure
 
 
-class Trouble(NamedTuple):
-    """Why a stack came to nothing.
+class StackFailure(NamedTuple):
+    """Error of a stack that could not be trained.
 
-    Attributes:
-        error: In one line.
-        traceback: The worker's, where there is one.
-        worker: Which one.
-        provenance: What is known of it.
-        again: Whether to try its runs once more; not those that have ended workers already.
+    Attributes
+    ----------
+    error : str
+        The error in one line.
+    traceback : str
+        Traceback of the worker, or an empty string.
+    worker : str
+        Name of the worker.
+    provenance : dict
+        Versions, machine and time.
+    retry : bool, default=True
+        Whether to try the runs once more. Runs that have killed their workers are not retried.
     """
 
     error: str
     traceback: str
     worker: str
     provenance: dict[str, Any]
-    again: bool = True
+    retry: bool = True
 
 
-Report = list[Outcome] | Trouble
+Report = list[Outcome] | StackFailure
 
 
 def attempt(runs: Sequence[Run], after_steps: Callable[[int], object] = lambda _: None) -> Report:
-    """Train a stack; what is raised comes back as trouble, since not every error can be sent."""
+    """Train a stack, and return an error instead of raising it; not every error can be pickled."""
     start = time.monotonic()
     try:
         return train(runs, after_steps)
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        where = f"{platform.node()}, process {os.getpid()}"
-        return Trouble(told, traceback.format_exc(), where, provenance(start))
+        message = f"{type(error).__name__}: {error}"
+        worker = f"{platform.node()}, process {os.getpid()}"
+        return StackFailure(message, traceback.format_exc(), worker, provenance(start))
 
 
 def require_rows(runs: Sequence[Run]) -> None:
-    """A data set that is not on hand, or too small for any of these runs, is an error here, once.
+    """Check that the data sets of these runs exist and have enough rows for one of their runs.
 
-    Raises:
-        ValueError: It is too small.
-        FileNotFoundError: It is not there.
+    Raises
+    ------
+    ValueError
+        A data set has too few rows.
+    FileNotFoundError
+        A data set does not exist.
     """
     for dataset, pixels in {(run.dataset, run.pixels) for run in runs}:
         rows = len(protocol.source(dataset, pixels).data)
         needed = min(r.train_rows + r.test_rows for r in runs if r.dataset == dataset)
         if needed > rows:
             raise ValueError(
-                f"{dataset} has {rows:,} rows here, and these runs need {needed:,}: choose a "
-                "smaller preset"
+                f"{dataset} must have at least {needed:,} rows for these runs; got {rows:,}. "
+                "Choose a smaller preset"
             )
 
 
 def member_steps(runs: Sequence[Run]) -> int:
-    """How many updates these runs make, all in all."""
+    """Return the number of training steps of all these runs together."""
     return sum(run.epochs * (run.train_rows // run.batch_size) for run in runs)
 
 
 def train(
     runs: Sequence[Run], after_steps: Callable[[int], object] = lambda _: None
 ) -> list[Outcome]:
-    """Train runs of one shape in a stack; those that cannot be trained come back as failures.
+    """Train runs of one shape in a stack; runs with invalid settings are returned as failures.
 
-    Args:
-        runs: Of one shape.
-        after_steps: Called with the number of updates made since the last call.
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs that have the same `shape()`.
+    after_steps : callable, optional
+        Called with the number of training steps since the last call.
+
+    Returns
+    -------
+    list of RunResult or Failure
+        One outcome per run; the failures come first.
     """
     outcomes: list[Outcome] = []
-    members, good = [], []
-    make = protocol.MemberFactory()
+    members, valid = [], []
+    make_member = protocol.MemberFactory()
     start = time.monotonic()
     for run in runs:
         try:
-            members.append(make(run))
-            good.append(run)
+            members.append(make_member(run))
+            valid.append(run)
         except ValueError as error:
             outcomes.append(Failure(run, f"{type(error).__name__}: {error}", provenance(start)))
             after_steps(member_steps([run]))
-    if not good:
+    if not valid:
         return outcomes
-    histories = (_one_by_one if good[0].pixels else _stacked)(good, members, after_steps)
-    for run, history in zip(good, histories, strict=True):
+    histories = (_one_by_one if valid[0].pixels else _stacked)(valid, members, after_steps)
+    for run, history in zip(valid, histories, strict=True):
         outcomes.append(RunResult.of(run, history, provenance(start) | _device(run)))
     return outcomes
 
 
 def _device(run: Run) -> dict[str, str]:
-    """Of a network for images, which are the ones that a GPU is used for."""
+    """Return the device of a network for images; others are always trained on the CPU."""
     if run.pixels is None:
         return {}
     return {"device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"}
@@ -128,7 +145,7 @@ def _stacked(
 def _one_by_one(
     runs: Sequence[Run], members: Sequence[Member], after_steps: Callable[[int], object]
 ) -> Iterator[History]:
-    """Networks for images; on a GPU, if there is one."""
+    """Train networks for images one after the other, on a GPU if there is one."""
     for run, member in zip(runs, members, strict=True):
         module = protocol.network(run)(member.generators()[0])
         loop = Loop(module, member, protocol.schedule(run), Compute(device=None))
@@ -139,7 +156,7 @@ def _one_by_one(
 
 
 def provenance(start: float) -> dict[str, Any]:
-    """Where and when this is computed, and how long it has taken."""
+    """Return the versions, the machine, the time, and the seconds since `start`."""
     return {
         "biv": metadata.version("biv"),
         "commit": _commit(),
@@ -155,7 +172,7 @@ def provenance(start: float) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _commit() -> str | None:
-    """Of the sources, where they are a checkout that git knows; "-dirty" if they were changed."""
+    """Return the git commit of the sources, with "-dirty" after changes; None without git."""
     here = Path(__file__)
     try:
         _git(here.parent, "ls-files", "--error-unmatch", here.name)

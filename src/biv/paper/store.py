@@ -1,7 +1,7 @@
-"""The store: one SQLite file with the runs, their curves and where they came from.
+"""The store: one SQLite file with the runs, their curves and their provenance.
 
-A stack's results are written in one transaction: a process that is killed loses the stack in
-flight, and what is in the file is whole. Several processes may use one store.
+The results of a stack are written in one transaction. A process that is killed loses only the stack
+that it was training, and the file stays consistent. Several processes may use one store.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from biv.paper.results import CURVES, Failure, RunResult, evaluations, pack_curv
 from biv.paper.spec import Run
 
 FORMAT = 2
-APPLICATION = 0x42495653  # "BIVS": how a file is known to be a store of ours
-PATIENCE = 120.0  # seconds to wait for another process that is writing
-PIECE, MAX_PIECES = 1_000_000, 1000  # steps of SQLite: a connection may take a billion
+APPLICATION = 0x42495653  # "BIVS", which identifies a file as a store
+LOCK_TIMEOUT = 120.0  # seconds to wait for another process that is writing
+# A connection may execute a billion steps of SQLite's virtual machine, in batches.
+STEPS_PER_BATCH, MAX_BATCHES = 1_000_000, 1000
 COLUMNS = {
     "runs": ("key", "spec", "error", "diverged_at", "summary", "provenance"),
     "curves": ("key", "name", "data"),
 }
-NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal: of several databases
+# The end of a journal that names a super-journal, which SQLite writes for several databases.
+SUPER_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 SCHEMA = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY,
@@ -53,7 +55,7 @@ CREATE TABLE curves (
 
 
 class _Row(NamedTuple):
-    """What the file has of a run that is done, but for its curves."""
+    """Columns of a finished run, without its curves."""
 
     spec: str
     diverged_at: Count | None
@@ -62,7 +64,7 @@ class _Row(NamedTuple):
 
 
 class _Failed(NamedTuple):
-    """What the file has of a run that failed."""
+    """Columns of a failed run."""
 
     key: str
     spec: str
@@ -84,26 +86,31 @@ class _Summary(TypedDict):
 
 
 class Store:
-    """A file of runs, made if it is not there.
+    """SQLite file of runs.
 
-    The file may be a stranger's: none of its code is run, its rows are validated, and no query and
-    no curve takes more than its share of time or memory.
+    The file may come from someone else. No code in it is executed, its rows are validated, and the
+    time of queries and the memory of curves are limited.
 
-    Args:
-        path: Of the file.
-        read_only: Whether the file is only read; then it must exist. What a process that was killed
-            had not finished writing is undone all the same.
+    Parameters
+    ----------
+    path : str or Path
+        Path of the file, which is created if it does not exist.
+    read_only : bool, default=False
+        Whether the file is only read. It must exist then. A transaction that a killed process left
+        unfinished is rolled back in either case.
 
-    Raises:
-        ValueError: The file is not a store, is damaged, or is of another version. It is left as it
-            is.
+    Raises
+    ------
+    ValueError
+        The file is not a store, is damaged, or has another version. The file is not changed.
 
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     store = Store(Path(folder) / "runs.sqlite")
-        ...     len(store)
-        0
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(Path(folder) / "runs.sqlite")
+    ...     len(store)
+    0
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
@@ -112,12 +119,12 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._connection() as connection:
             if not read_only:
-                connection.execute("PRAGMA page_size = 512")  # of a new file: curves are small
+                connection.execute("PRAGMA page_size = 512")  # for a new file; curves are small
             self._prepare(connection)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if not self.read_only and _is_blank(connection):
-            connection.execute("BEGIN IMMEDIATE")  # one process makes the tables, others wait
+            connection.execute("BEGIN IMMEDIATE")  # one process creates the tables, others wait
             if _is_blank(connection):
                 for statement in SCHEMA.split(";\n"):
                     connection.execute(statement)
@@ -126,33 +133,35 @@ class Store:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION:
-            raise ValueError(f"{self.path} is a database of another kind, not a store of runs")
+            raise ValueError(
+                f"{self.path} must be a store of runs; got an SQLite database of another kind"
+            )
         if version > FORMAT:
             raise ValueError(
                 f"{self.path} was written by a newer biv (store of version {version}; this version "
-                f"reads {FORMAT}): upgrade biv"
+                f"reads {FORMAT}). Upgrade biv"
             )
         if version != FORMAT:
             raise ValueError(
-                f"{self.path} must be a store of version {FORMAT}; got version {version}: use "
-                "the release of biv that wrote it, or begin another store"
+                f"{self.path} must be a store of version {FORMAT}; got version {version}. Use the "
+                "release of biv that wrote it, or start a new store"
             )
         _require_tables(connection)
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(verdict)
+        (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if check != "ok":
+            raise sqlite3.DatabaseError(check)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        stopped: list[BaseException] = []
-        steps = _steps(stopped)
+        caught: list[BaseException] = []
+        steps = _step_limit(caught)
         next(steps)
-        place = _uri(self.path.absolute(), self._mode())
+        uri = _uri(self.path.absolute(), self._mode())
         try:
-            connection = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, uri=True)
+            connection = sqlite3.connect(uri, timeout=LOCK_TIMEOUT, isolation_level=None, uri=True)
         except sqlite3.OperationalError as error:
             raise ValueError(f"{self.path} cannot be used: {error}") from error
-        connection.set_progress_handler(steps.__next__, PIECE)
+        connection.set_progress_handler(steps.__next__, STEPS_PER_BATCH)
         try:
             if self.read_only:
                 connection.execute("PRAGMA query_only = ON")
@@ -165,17 +174,16 @@ class Store:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):  # locked, read-only, no folder
-                if stopped:
-                    raise stopped.pop() from None
+                if caught:
+                    raise caught.pop() from None
                 if "disk is full" in str(error):
                     reason = os.strerror(errno.ENOSPC)
                     raise WriteError(errno.ENOSPC, reason, str(self.path)) from error
                 raise ValueError(f"{self.path} cannot be used: {self._reason(error)}") from error
             if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
-                said = message_of(error)
                 raise ValueError(
-                    f"{self.path} is not a store, or is damaged ({said}): move it away to begin "
-                    "anew"
+                    f"{self.path} is not a store, or is damaged ({message_of(error)}). Move it "
+                    "away to start a new store"
                 ) from error
             raise
         finally:
@@ -183,22 +191,28 @@ class Store:
 
     @property
     def _journal(self) -> Path:
-        """Where SQLite keeps what a transaction overwrites until it is committed."""
+        """Path of the file where SQLite keeps overwritten pages until a commit."""
         return Path(f"{self.path.resolve()}-journal")
 
     def _mode(self) -> str:
-        """How the file is opened: what a killed writer has begun can be undone by writing only.
+        """Return the mode to open the file with.
 
-        Raises:
-            ValueError: The journal names another file, which SQLite might remove.
+        A transaction that a killed process left unfinished can only be rolled back by writing.
+
+        Raises
+        ------
+        ValueError
+            The journal names another file, which SQLite might delete.
         """
         unfinished, names_another = self._journal.is_file(), False
         if unfinished:
-            with suppress(OSError), self._journal.open("rb") as journal:  # gone by now, or short
-                journal.seek(-len(NAMES_ANOTHER), os.SEEK_END)
-                names_another = journal.read() == NAMES_ANOTHER
+            with suppress(OSError), self._journal.open("rb") as journal:  # it may be gone, or short
+                journal.seek(-len(SUPER_JOURNAL_END), os.SEEK_END)
+                names_another = journal.read() == SUPER_JOURNAL_END
         if names_another:
-            raise ValueError(f"{self.path} cannot be used: {self._journal} is not of a store")
+            raise ValueError(
+                f"{self.path} cannot be used: {self._journal} is not the journal of a store"
+            )
         if not self.read_only:
             return "rwc"
         return "rw" if unfinished else "ro"
@@ -206,13 +220,13 @@ class Store:
     def _reason(self, error: sqlite3.OperationalError) -> str:
         if str(error) == "interrupted":
             return (
-                f"its queries take more than {PIECE * MAX_PIECES:,} steps: it is damaged, or not "
-                "a store of runs"
+                f"its queries take more than {STEPS_PER_BATCH * MAX_BATCHES:,} steps, so it is "
+                "damaged or not a store of runs"
             )
         if "locked" not in str(error) and self._journal.exists():
             return (
-                f"{error}: {self._journal.name} holds a transaction that was not finished: open "
-                "the store once, as by `biv report`, where it and its folder can be written"
+                f"{error}; {self._journal.name} holds an unfinished transaction. Make the store "
+                "and its folder writable and open it once, for example with `biv report`"
             )
         return message_of(error)
 
@@ -222,7 +236,7 @@ class Store:
         return int(count)
 
     def add(self, outcomes: Iterable[RunResult | Failure]) -> None:
-        """Write all of these or none; what is done already stays, what had failed is replaced."""
+        """Write all outcomes or none. A finished run is kept; a failed run is replaced."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             for outcome in outcomes:
@@ -230,8 +244,8 @@ class Store:
 
     def _add(self, connection: sqlite3.Connection, outcome: RunResult | Failure) -> None:
         key, spec = outcome.run.key, outcome.run.canonical()
-        done = connection.execute("SELECT 1 FROM runs WHERE key = ? AND error IS NULL", (key,))
-        if done.fetchone():
+        finished = connection.execute("SELECT 1 FROM runs WHERE key = ? AND error IS NULL", (key,))
+        if finished.fetchone():
             return
         error = outcome.error if isinstance(outcome, Failure) else None
         diverged_at = None if isinstance(outcome, Failure) else outcome.diverged_at
@@ -246,108 +260,109 @@ class Store:
             connection.executemany("INSERT OR REPLACE INTO curves VALUES (?, ?, ?)", rows)
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
-        """Those that are not done, each once, in the order given."""
+        """Return the runs that are not finished, without duplicates, in the given order."""
         with self._connection() as connection:
             rows = connection.execute("SELECT key FROM runs WHERE error IS NULL").fetchall()
-        done = {key for (key,) in rows}
-        return [run for run in dict.fromkeys(runs) if run.key not in done]
+        finished = {key for (key,) in rows}
+        return [run for run in dict.fromkeys(runs) if run.key not in finished]
 
     def results(self, runs: Sequence[Run]) -> dict[Run, RunResult]:
-        """What is stored of these runs; those that are not done are left out."""
-        found: dict[Run, RunResult] = {}
+        """Return the results of those of these runs that are finished."""
+        results: dict[Run, RunResult] = {}
         with self._connection() as connection:
-            connection.execute("BEGIN")  # one state of the file, whoever else is writing
+            connection.execute("BEGIN")  # a consistent view of the file, even if others write
             for run in dict.fromkeys(runs):
                 result = self._result(connection, run)
                 if result is not None:
-                    found[run] = result
-        return found
+                    results[run] = result
+        return results
 
     def _result(self, connection: sqlite3.Connection, run: Run) -> RunResult | None:
-        found = connection.execute(
+        values = connection.execute(
             f"SELECT {', '.join(_Row._fields)} FROM runs WHERE key = ? AND error IS NULL",
             (run.key,),
         ).fetchone()
-        if found is None:
+        if values is None:
             return None
         blobs = connection.execute("SELECT name, data FROM curves WHERE key = ?", (run.key,))
-        with self._row(run.key):
-            row = typed_json.convert(found, _Row)
+        with self._named_errors(run.key):
+            row = typed_json.convert(values, _Row)
             if row.spec != run.canonical():
-                raise ValueError("its spec is that of another run")
+                raise ValueError("its spec belongs to another run")
             curves = dict(typed_json.convert(blobs.fetchall(), list[_Curve]))
             if set(curves) != set(CURVES):
                 raise ValueError(f"its curves must be {', '.join(CURVES)}")
-            stored = typed_json.decode(row.summary, _Summary)
+            stored_summary = typed_json.decode(row.summary, _Summary)
             provenance = typed_json.decode(row.provenance, dict[str, Scalar])
             lengths = dict.fromkeys(CURVES, run.epochs) | {"test_loss": evaluations(run)}
             unpacked = {name: unpack_curve(data, lengths[name]) for name, data in curves.items()}
-            if row.diverged_at is None:  # beyond that step, curves are NaN
+            if row.diverged_at is None:  # otherwise curves are NaN after that step
                 for name, curve in unpacked.items():
                     if not (np.isfinite(curve) & (curve >= 0)).all():
-                        raise ValueError(f"its {name} must be finite and 0 or more")
+                        raise ValueError(f"its {name} must be finite and at least 0")
             result = RunResult(run, **unpacked, diverged_at=row.diverged_at, provenance=provenance)
             for name, value in result.summary.items():
-                kept = dict(stored)[name]
+                stored = dict(stored_summary)[name]
                 # Rounding of a mean differs from machine to machine.
-                if value != kept and not np.isclose(_or_nan(value), _or_nan(kept), rtol=1e-4):
-                    raise ValueError(f"its summary has another {name} than its curves")
+                if value != stored and not np.isclose(_or_nan(value), _or_nan(stored), rtol=1e-4):
+                    raise ValueError(f"{name} of its summary differs from that of its curves")
             return result
 
-    def _row(self, key: object) -> AbstractContextManager[None]:
+    def _named_errors(self, key: object) -> AbstractContextManager[None]:
         return typed_json.errors_name_file(f"{self.path}, run {shortened(key)}")
 
     def _run(self, key: str, spec: str) -> Run:
-        with self._row(key):
+        with self._named_errors(key):
             run = Run.from_canonical(spec)
             if (run.key, run.canonical()) != (key, spec):
                 raise ValueError(f"its key must be the hash of its spec, {run.key}")
             return run
 
     def failures(self) -> list[Failure]:
-        """The runs that could not be trained."""
+        """Return the runs that could not be trained."""
         with self._connection() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 f"SELECT {', '.join(_Failed._fields)} FROM runs WHERE error IS NOT NULL "
                 "ORDER BY key"
             ).fetchall()
         failures = []
-        for given in found:
-            with self._row(given[0]):
-                row = typed_json.convert(given, _Failed)
+        for values in rows:
+            with self._named_errors(values[0]):
+                row = typed_json.convert(values, _Failed)
                 provenance = typed_json.decode(row.provenance, dict[str, Scalar])
             failures.append(Failure(self._run(row.key, row.spec), row.error, provenance))
         return failures
 
     def runs(self) -> list[Run]:
-        """All runs that are done."""
+        """Return all finished runs."""
         with self._connection() as connection:
-            found = connection.execute(
+            values = connection.execute(
                 "SELECT key, spec FROM runs WHERE error IS NULL ORDER BY key"
             ).fetchall()
         with typed_json.errors_name_file(self.path):
-            rows = typed_json.convert(found, list[tuple[str, str]])
+            rows = typed_json.convert(values, list[tuple[str, str]])
         return [self._run(key, spec) for key, spec in rows]
 
 
 def _uri(path: PurePath, mode: str) -> str:
-    """How SQLite is told of a file: with its slashes quoted, none begins the name of a host."""
+    """Return the URI of a file. Its slashes are quoted, so that none starts the name of a host."""
     return f"file:{quote(os.fsencode(path.as_posix()), safe='')}?mode={mode}"
 
 
-def _steps(stopped: list[BaseException]) -> Iterator[None]:
-    """Let SQLite go on as long as this does; what a signal raises meanwhile is put into a list.
+def _step_limit(caught: list[BaseException]) -> Iterator[None]:
+    """Limit the steps of SQLite, which calls this generator as a progress handler after each batch.
 
-    SQLite would drop it. It is raised as soon as Python runs: in a function, before any ``try`` of
-    the function is entered; in a generator that has been started, inside.
+    SQLite would drop an exception that a signal handler raises in the meantime, so it is appended
+    to `caught`. Such an exception is raised as soon as Python code runs. In a function that would
+    be before its ``try`` is entered; in a generator that has been started it is inside.
     """
     try:
-        for _ in range(MAX_PIECES):
+        for _ in range(MAX_BATCHES):
             yield
-    except GeneratorExit:  # not kept: it would keep the error that the connection ended with
+    except GeneratorExit:  # keeping it would keep the error that ended the connection alive
         raise
     except BaseException as error:
-        stopped.append(error)
+        caught.append(error)
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
@@ -356,20 +371,22 @@ def _is_blank(connection: sqlite3.Connection) -> bool:
 
 
 def _require_tables(connection: sqlite3.Connection) -> None:
-    """Check that there are the two tables of a store, and nothing that a query would run.
+    """Check that the file has the two tables of a store, and nothing that a query would execute.
 
-    Raises:
-        sqlite3.DatabaseError: There is a view, a trigger or another table.
+    Raises
+    ------
+    sqlite3.DatabaseError
+        A table is missing, or there is a view, a trigger or another table.
     """
     objects = connection.execute("SELECT type, name, rootpage FROM sqlite_master").fetchall()
-    # A virtual table has no page of its own. What begins with sqlite_ is SQLite's.
+    # A virtual table has no root page. Names that begin with sqlite_ are reserved for SQLite.
     tables = {name for kind, name, page in objects if kind == "table" and page}
     others = [name for _, name, _ in objects if name not in COLUMNS]
     if any(not str(name).startswith("sqlite_") for name in others) or not tables >= set(COLUMNS):
         raise sqlite3.DatabaseError(f"it must have tables {' and '.join(COLUMNS)} and nothing else")
     for name, columns in COLUMNS.items():
-        found = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
-        if [(column[1], column[6]) for column in found] != [(one, 0) for one in columns]:
+        actual = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
+        if [(column[1], column[6]) for column in actual] != [(one, 0) for one in columns]:
             raise sqlite3.DatabaseError(f"table {name} must have columns {', '.join(columns)}")
 
 

@@ -1,4 +1,4 @@
-"""From the runs of a line to the numbers that the paper reports."""
+"""Summarise the runs of a line as the paper does: mean curve, lowest loss, divergence."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ Curves = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The seeds of one line.
+    """Smoothed test losses of one line, over its seeds.
 
-    Attributes:
-        line: Which.
-        seeds: Of the runs that are there.
-        diverged: How many of them diverged.
-        curves: The smoothed test losses of those that did not, (runs, evaluations); if all did, of
-            those that stayed finite and only end above 1, as where a method overfits.
-        samples: How many training samples had been seen at each of these evaluations.
+    Attributes
+    ----------
+    line : Line
+        The line.
+    seeds : tuple of int
+        Seeds of the available runs.
+    diverged : int
+        Number of those runs that diverged.
+    curves : ndarray, shape (runs, evaluations)
+        Smoothed test losses of the runs that did not diverge. If all runs diverged, those of the
+        runs that stayed finite and only end above 1, as when a method overfits.
+    samples : ndarray of int, shape (evaluations,)
+        Number of training samples seen at each evaluation.
     """
 
     line: Line
@@ -36,39 +42,39 @@ class Summary:
 
     @property
     def mean(self) -> Curves:
-        """The mean smoothed curve."""
+        """Mean of the smoothed curves."""
         return np.asarray(self.curves.mean(axis=0))
 
     @property
     def std(self) -> Curves:
-        """The standard deviation across runs; 0 of a single one."""
+        """Standard deviation across runs; 0 for a single run."""
         several = len(self.curves) > 1
         return np.asarray(self.curves.std(axis=0, ddof=1) if several else 0 * self.curves[0])
 
     @property
     def lowest(self) -> float:
-        """The headline: the minimum over steps of the mean smoothed curve (NOTE[DIFF] 5)."""
+        """Lowest test loss: the minimum over steps of the mean smoothed curve (NOTE[DIFF] 5)."""
         return float(self.mean.min()) if self.curves.size else float("nan")
 
     @property
     def lowest_std(self) -> float:
-        """The standard deviation across runs at that step."""
+        """Standard deviation across runs at the step of the lowest mean."""
         return float(self.std[self.mean.argmin()]) if self.curves.size else float("nan")
 
 
 def summarise(line: Line, results: Mapping[Run, RunResult], seeds: int) -> Summary | None:
-    """What a store has of a line; None if it has nothing."""
-    there = [results[run] for run in line.runs(seeds) if run in results]
-    if not there:
+    """Summarise the available runs of a line; return None if there are none."""
+    available = [results[run] for run in line.runs(seeds) if run in results]
+    if not available:
         return None
-    shown = [result for result in there if not result.diverged]
-    shown = shown or [result for result in there if result.diverged_at is None]
-    length = len(there[0].smoothed)
+    shown = [result for result in available if not result.diverged]
+    shown = shown or [result for result in available if result.diverged_at is None]
+    length = len(available[0].smoothed)
     curves = np.array([result.smoothed for result in shown]).reshape(len(shown), length)
     run = line.run
-    evaluations = np.arange(1, len(there[0].test_loss) + 1)
+    evaluations = np.arange(1, len(available[0].test_loss) + 1)
     samples = (
         (evaluations * run.test_every * run.batch_size)[-length:] if length else evaluations[:0]
     )
-    ids = tuple(result.run.seed for result in there)
-    return Summary(line, ids, sum(result.diverged for result in there), curves, samples)
+    ids = tuple(result.run.seed for result in available)
+    return Summary(line, ids, sum(result.diverged for result in available), curves, samples)

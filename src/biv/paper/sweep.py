@@ -1,6 +1,6 @@
-"""Runs and a store: how many are stored, how long the others take, and their training.
+"""Train the runs that a store lacks, or estimate how long their training would take.
 
-What the paper's commands call; `runner` packs the runs into stacks and collects their results.
+The paper's commands call this module. `runner` packs the runs into stacks and collects results.
 """
 
 from __future__ import annotations
@@ -20,31 +20,42 @@ from biv.paper.workers.processes import Processes
 
 
 class NothingStoredError(ValueError):
-    """No run is stored, where only stored runs may be used."""
+    """Only stored runs may be used, and none of them is stored."""
 
 
-def open_stored(path: Path, runs: Sequence[Run]) -> tuple[Store, runner.Plan]:
-    """Open a store to read these runs from it; nothing is trained.
+def open_stored(path: Path, runs: Sequence[Run]) -> tuple[Store, runner.TrainingSummary]:
+    """Open a store to read these runs from it. Nothing is trained.
 
-    Args:
-        path: Path of the store.
-        runs: Runs in any order, repeated or not.
+    Parameters
+    ----------
+    path : Path
+        Path of the store.
+    runs : sequence of Run
+        Runs in any order; duplicates are ignored.
 
-    Returns:
-        The store, and the number of these runs that it has, with those that failed.
+    Returns
+    -------
+    store : Store
+        The store, opened for reading.
+    summary : TrainingSummary
+        Number of runs that are stored, and the runs that failed.
 
-    Raises:
-        NothingStoredError: There is no store, or it has none of the runs.
+    Raises
+    ------
+    NothingStoredError
+        The store does not exist, or has none of the runs.
     """
     if not path.exists():
         raise NothingStoredError(f"{path} does not exist")
-    wanted = set(runs)
+    requested = set(runs)
     store = Store(path, read_only=True)
-    stored = len(wanted) - len(store.missing(runs))
+    stored = len(requested) - len(store.missing(runs))
     if not stored:
-        raise NothingStoredError(f"{path} has none of these {len(wanted)} runs")
-    failed = [failure for failure in store.failures() if failure.run in wanted]
-    return store, runner.Plan(stored, 0, failed)
+        raise NothingStoredError(
+            f"{path} has none of the {runner.count_text(len(requested))} requested"
+        )
+    failed = [failure for failure in store.failures() if failure.run in requested]
+    return store, runner.TrainingSummary(stored, 0, failed)
 
 
 def train_missing(
@@ -53,46 +64,58 @@ def train_missing(
     *,
     jobs: int | None = None,
     cluster: str | None = None,
-    say: Callable[[str], object] = lambda _: None,
-) -> tuple[Store, runner.Plan]:
-    """Train the runs that a store lacks, and store them.
+    log: Callable[[str], object] = lambda _: None,
+) -> tuple[Store, runner.TrainingSummary]:
+    """Train the runs that a store lacks, and store their results.
 
-    Args:
-        path: Path of the store, which is made if it does not exist.
-        runs: Runs in any order, repeated or not.
-        jobs: Number of processes of this machine; one per core by default.
-        cluster: Address of a cluster that trains instead.
-        say: Called with lines about the progress.
+    Parameters
+    ----------
+    path : Path
+        Path of the store, which is created if it does not exist.
+    runs : sequence of Run
+        Runs in any order; duplicates are trained once.
+    jobs : int, optional
+        Number of processes on this machine. The default is one per core.
+    cluster : str, optional
+        Address of a cluster to use instead of this machine.
+    log : callable, optional
+        Called with one line at a time about the progress.
 
-    Returns:
-        The store, and how many runs were stored, were trained and have failed.
+    Returns
+    -------
+    store : Store
+        The store.
+    summary : TrainingSummary
+        Numbers of runs that were stored and trained, and the runs that failed.
     """
-    wanted, missing = set(runs), list(dict.fromkeys(runs))
+    requested, missing = set(runs), list(dict.fromkeys(runs))
     if path.exists():
-        store = Store(path)  # to be written: whoever made the file may have been killed before
+        # Not read-only: a process that was killed may have left an empty file.
+        store = Store(path)
         missing = store.missing(runs)
         if not missing:
-            say(f"0 runs trained, {len(wanted)} were stored already.")
-            return store, runner.Plan(len(wanted), 0, [])
+            log(f"Trained 0 runs; {len(requested)} already stored.")
+            return store, runner.TrainingSummary(len(requested), 0, [])
     with closing(workers_for(missing, jobs, cluster)) as workers:
-        note = workers.require_rows(missing)  # missing data leave no empty store behind
+        note = workers.require_rows(missing)  # before the store is created: no data, no empty store
+        count = f"in {workers.count} process{'es' if workers.count > 1 else ''}"
         if cluster:
-            where = f"in {workers.count} processes of {cluster}"
+            processes = f"{count} of {cluster}"
         else:
             duration = format_duration(_seconds(missing, workers.count))
-            where = f"about {duration} in {workers.count} processes"
-        stored = len(wanted) - len(missing)
-        say(f"{len(missing)} runs to train, {stored} stored already: {where}.")
+            processes = f"about {duration} {count}"
+        stored = len(requested) - len(missing)
+        log(f"{runner.count_text(len(missing))} to train, {stored} already stored: {processes}.")
         if note:
-            say(note)
+            log(note)
         store = Store(path)
-        plan = runner.complete(runs, store, workers=workers, say=say)
-    say(f"{plan.trained} runs trained, {plan.stored} were stored already.")
-    return store, plan
+        summary = runner.complete(runs, store, workers=workers, log=log)
+    log(f"Trained {runner.count_text(summary.trained)}; {summary.stored} already stored.")
+    return store, summary
 
 
 def workers_for(runs: Sequence[Run], jobs: int | None, cluster: str | None) -> Workers:
-    """Return the workers of a cluster, or processes of this machine."""
+    """Return the workers of a cluster, or processes on this machine."""
     if cluster:
         return clusters.connect(clusters.address(cluster))
     return Processes(jobs or runner.default_jobs(runs))
@@ -103,13 +126,18 @@ def _seconds(runs: Sequence[Run], jobs: int) -> float:
 
 
 class Remaining(NamedTuple):
-    """What is left to train of some runs.
+    """Remaining training of a group of runs.
 
-    Attributes:
-        runs: Number of runs.
-        stored: Number of runs that are stored.
-        jobs: Number of processes that the others are counted for.
-        seconds: Estimated duration of the training of the others.
+    Attributes
+    ----------
+    runs : int
+        Number of runs.
+    stored : int
+        Number of runs that are stored.
+    jobs : int
+        Number of processes that the estimate assumes.
+    seconds : float
+        Estimated duration of the training of the other runs, in seconds.
     """
 
     runs: int
@@ -121,13 +149,13 @@ class Remaining(NamedTuple):
 def remaining(
     path: Path, groups: Iterable[Sequence[Run]], *, jobs: int | None = None
 ) -> Iterator[Remaining]:
-    """Estimate for each group of runs, by itself, what is left to train. Nothing is written."""
+    """Estimate the remaining training of each group of runs separately. Nothing is written."""
     store = Store(path, read_only=True) if path.exists() else None
-    pace = None
+    row_seconds = None
     for runs in groups:
-        if pace is None:  # measured once, on runs of the first kind
+        if row_seconds is None:  # measured once, on runs of the first group
             jobs = jobs or runner.default_jobs(runs)
-            pace = timing.seconds_per_row(runs[0])
+            row_seconds = timing.seconds_per_row(runs[0])
         missing = store.missing(runs) if store else runs
-        seconds = timing.rows_forward(missing) * pace / (jobs or 1)
+        seconds = timing.rows_forward(missing) * row_seconds / (jobs or 1)
         yield Remaining(len(runs), len(runs) - len(missing), jobs or 1, seconds)

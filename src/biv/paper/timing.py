@@ -1,4 +1,4 @@
-"""How long runs take here, estimated from a few steps of training."""
+"""Estimate the duration of runs on this machine from a few training steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from biv.training.numerics import numerical_settings
 
 
 def rows_forward(runs: Sequence[Run]) -> float:
-    """Count the rows that runs pass forward; a row of training counts as three."""
+    """Return the number of rows that runs pass forward; a training row counts three times."""
     total = 0.0
     for run in runs:
         steps = run.epochs * (run.train_rows // run.batch_size)
@@ -27,11 +27,11 @@ def rows_forward(runs: Sequence[Run]) -> float:
 
 
 def seconds_per_row(run: Run) -> float:
-    """Measure what one process needs per row passed forward, for runs of this kind."""
+    """Measure the seconds that one process needs per row passed forward, for runs of this kind."""
     if run.pixels is not None:
         return _seconds_per_image(run.pixels)
     sample = artefacts("bike2011", PRESETS["smoke"])["table1"].runs(1)
-    stacks.train(sample[:2])  # reads the data set and loads the library
+    stacks.train(sample[:2])  # warm-up: loads the data set and the library
     start = time.perf_counter()
     stacks.train(sample)
     return (time.perf_counter() - start) / rows_forward(sample)
@@ -43,7 +43,7 @@ def _seconds_per_image(pixels: int, count: int = 16) -> float:
     module = ResNet18()(member.generators()[0])
     loop = Loop(module, member, Schedule(epochs=2, batch_size=count), Compute(device=None))
     with numerical_settings(1):
-        loop.run_epoch()  # loads the library
+        loop.run_epoch()  # warm-up: loads the library
         start = time.perf_counter()
         loop.run_epoch()
     return (time.perf_counter() - start) / (3 * count)

@@ -1,4 +1,4 @@
-"""How a claim is put to the test: paired over seeds, with margins that no result has moved."""
+"""The rule that decides claims: ratios paired over seeds, with margins fixed before the runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-EQUAL_WITHIN = 0.05  # an equality holds when the whole interval lies within ±5%
+EQUAL_WITHIN = 0.05  # an equality holds if the whole interval lies within ±5% of 1
 
 # 97.5% points of Student's t with 1, 2, ... degrees of freedom (scipy.stats.t.ppf(0.975, df)).
 T_975 = (
@@ -20,19 +20,25 @@ T_975 = (
 
 @dataclass(frozen=True)
 class PairedRatio:
-    """Two methods under the same seeds: the ratio of what they reach, and what was claimed of it.
+    """Ratio of two methods under the same seeds, and what was claimed about it.
 
-    Attributes:
-        what: In words.
-        claimed: "below", "above" or "equal"; "shown" of what is told beside and decides nothing.
-        ratio: The geometric mean of the seeds' ratios.
-        low: The lower end of its 95% interval.
-        high: The upper end.
-        seeds: How many pairs there are.
-        ran: Whether both have runs at all; one that did not stay finite may still have no number.
+    Attributes
+    ----------
+    label : str
+        Name of the comparison.
+    claimed : str
+        "below", "above" or "equal" to 1; "shown" for a ratio that is reported without a verdict.
+    ratio : float
+        Geometric mean of the ratios of the seeds.
+    low, high : float
+        Ends of its 95% interval.
+    seeds : int
+        Number of seeds that have both values.
+    ran : bool, default=True
+        Whether both methods have runs. A run that did not stay finite may have no value.
     """
 
-    what: str
+    label: str
     claimed: str
     ratio: float
     low: float
@@ -44,8 +50,9 @@ class PairedRatio:
     def verdict(self) -> str:
         """One of "holds", "fails", "undecided", "shown" and "not run".
 
-        A difference holds when the interval excludes 1 on the claimed side, and fails when it does
-        on the other; an equality holds within the margin, and fails when the interval lies outside.
+        A difference holds if the interval excludes 1 on the claimed side, and fails if it excludes
+        1 on the other side. An equality holds if the interval lies inside the margin, and fails if
+        it lies outside.
         """
         if self.claimed == "shown":
             return "shown"
@@ -63,67 +70,92 @@ class PairedRatio:
 
 
 def compare(
-    what: str, claimed: str, first: Mapping[int, float], second: Mapping[int, float]
+    label: str, claimed: str, first: Mapping[int, float], second: Mapping[int, float]
 ) -> PairedRatio:
-    """The ratio first/second over the seeds that both have; intervals by Student's t of the logs.
+    """Estimate the ratio first/second over the seeds that both have.
 
-    Example:
-        >>> biv, l2 = {0: 0.09, 1: 0.10, 2: 0.11}, {0: 0.11, 1: 0.12, 2: 0.13}
-        >>> found = compare("BIV/L2", "below", biv, l2)
-        >>> f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}] {found.verdict}"
-        '0.832 [0.798, 0.868] holds'
+    Parameters
+    ----------
+    label : str
+        Name of the comparison.
+    claimed : str
+        "below", "above", "equal" or "shown".
+    first, second : mapping of int to float
+        One positive value per seed.
+
+    Returns
+    -------
+    PairedRatio
+        The geometric mean, with a 95% interval of a paired t-test of the logarithms. The ends of
+        the interval are NaN for a single seed, and the ratio is NaN if there is no common seed.
+
+    Examples
+    --------
+    >>> biv, l2 = {0: 0.09, 1: 0.10, 2: 0.11}, {0: 0.11, 1: 0.12, 2: 0.13}
+    >>> result = compare("BIV/L2", "below", biv, l2)
+    >>> f"{result.ratio:.3f} [{result.low:.3f}, {result.high:.3f}] {result.verdict}"
+    '0.832 [0.798, 0.868] holds'
     """
     shared = sorted(set(first) & set(second))
     logs = np.log([first[seed] / second[seed] for seed in shared])
     if len(logs) == 0:
-        return PairedRatio(what, claimed, math.nan, math.nan, math.nan, 0)
+        return PairedRatio(label, claimed, math.nan, math.nan, math.nan, 0)
     mean = float(logs.mean())
     if len(logs) == 1:
-        return PairedRatio(what, claimed, math.exp(mean), math.nan, math.nan, 1)
+        return PairedRatio(label, claimed, math.exp(mean), math.nan, math.nan, 1)
     quantile = T_975[min(len(logs) - 1, len(T_975)) - 1]
     half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     ends = math.exp(mean - half), math.exp(mean + half)
-    return PairedRatio(what, claimed, math.exp(mean), *ends, len(logs))
+    return PairedRatio(label, claimed, math.exp(mean), *ends, len(logs))
 
 
 @dataclass(frozen=True)
 class Count:
-    """Something that was claimed of every run.
+    """Number of runs with a property that was claimed of every run.
 
-    Attributes:
-        what: In words.
-        times: In how many runs it was seen.
-        seeds: How many runs there are.
-        asked: How many there should be.
+    Attributes
+    ----------
+    label : str
+        Name of the property.
+    times : int
+        Number of runs that have the property.
+    seeds : int
+        Number of runs.
+    required : int
+        Number of runs that the claim needs.
     """
 
-    what: str
+    label: str
     times: int
     seeds: int
-    asked: int
+    required: int
 
     @property
     def verdict(self) -> str:
-        """It holds if it was seen in every run; one run in which it was not makes it fail."""
+        """Whether all required runs have the property; one run without it makes the claim fail."""
         if not self.seeds:
             return "not run"
         if self.times < self.seeds:
             return "fails"
-        return "holds" if self.seeds == self.asked else "undecided"
+        return "holds" if self.seeds == self.required else "undecided"
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something that is told beside, in words.
+    """A text that is shown with a claim and has no verdict.
 
-    Attributes:
-        what: In words.
-        told: What was found.
-        seeds: From how many runs each.
+    Attributes
+    ----------
+    label : str
+        What the text is about.
+    text : str
+        The text.
+    seeds : int
+        Number of seeds that it is based on.
     """
 
-    what: str
-    told: str
+    label: str
+    text: str
     seeds: int
     verdict: str = "shown"
 
@@ -132,9 +164,10 @@ Finding = PairedRatio | Count | Note
 
 
 def overall(findings: Sequence[Finding]) -> str:
-    """Of a claim made of several parts: it holds if all do, and fails if one does.
+    """Combine the verdicts on the parts of a claim.
 
-    Where no part has the runs it rests on, nothing was put to the test.
+    A claim holds if all its parts hold, and fails if one part fails. If no part has runs, the claim
+    was not run.
     """
     verdicts = {finding.verdict for finding in findings} - {"shown"}
     if verdicts == {"not run"}:

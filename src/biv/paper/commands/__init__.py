@@ -1,1 +1,1 @@
-"""The commands of the paper: `biv reproduce` and `biv claims`."""
+"""The commands `biv reproduce` and `biv claims`, and the part of `biv report` for stores."""

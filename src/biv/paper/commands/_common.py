@@ -1,4 +1,4 @@
-"""What the paper's commands share: training what is missing, a listing, and the report."""
+"""Steps that the paper's commands share: training missing runs, a listing, and the report."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from biv.paper.store import Store
 from biv.report.page import has_plotly
 
 
-def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Store, runner.Plan]:
-    """Return the store with these runs, except those that fail or may not be trained.
+def train_missing(
+    runs: Sequence[Run], options: argparse.Namespace
+) -> tuple[Store, runner.TrainingSummary]:
+    """Train the missing runs, unless --stored forbids it, and return the store.
 
-    Raises:
-        ValueError: Nothing may be trained, and nothing is stored.
+    Raises
+    ------
+    ValueError
+        --stored was given, and none of the runs is stored.
     """
     path = _options.store_path(options)
     if not options.stored:
@@ -29,61 +33,62 @@ def train_missing(runs: Sequence[Run], options: argparse.Namespace) -> tuple[Sto
             runs,
             jobs=options.jobs,
             cluster=options.cluster,
-            say=lambda line: print(line, flush=True),
+            log=lambda line: print(line, flush=True),
         )
     try:
-        store, plan = sweep.open_stored(path, runs)
+        store, summary = sweep.open_stored(path, runs)
     except sweep.NothingStoredError as error:
-        chosen = f"{options.dataset}, {options.preset} preset"
-        raise ValueError(f"{error}, and --stored trains nothing ({chosen})") from error
-    print(f"{plan.stored} of {len(set(runs))} runs are stored.")
-    return store, plan
+        selection = f"{options.dataset}, {options.preset} preset"
+        raise ValueError(f"{error}, and --stored trains nothing ({selection})") from error
+    print(f"{summary.stored} of {runner.count_text(len(set(runs)))} stored.")
+    return store, summary
 
 
 def write_report(store: Store, options: argparse.Namespace) -> None:
-    """Write the page about all runs of these data at this preset, beside the store."""
+    """Write the HTML report of a data set and preset into the folder of the store."""
     if options.no_report:
         return
     if not has_plotly():
-        print("No report: it needs plotly (pip install plotly).")
+        print("The report was not written: it needs plotly (pip install plotly).")
         return
     from biv.paper.report import paper_page
 
-    chosen = paper_page.Chosen(options.dataset, options.preset, options.seeds)
+    selection = paper_page.Selection(options.dataset, options.preset, options.seeds)
     with named_errors(store.path):
-        page = paper_page.page(store, chosen, shlex.quote(str(options.out)))
+        page = paper_page.page(store, selection, shlex.quote(str(options.out)))
     print(page.write(options.out / f"{_options.stem('report', options)}.html"), flush=True)
 
 
-def report_failures(plan: runner.Plan) -> int:
-    """Print what could not be trained, and return the exit code."""
-    for failure in plan.failed:
+def report_failures(summary: runner.TrainingSummary) -> int:
+    """Print the runs that could not be trained, and return the exit code."""
+    for failure in summary.failed:
         print(f"failed: {failure.run.canonical()}: {failure.error}")
-    return 1 if plan.failed else 0
+    return 1 if summary.failed else 0
 
 
-class Listed(NamedTuple):
+class ListingRow(NamedTuple):
     """An artefact or a claim in a listing."""
 
     name: str
     label: str
     runs: Sequence[Run]
-    shows: str
+    title: str
 
 
-def print_listing(things: Sequence[Listed], options: argparse.Namespace) -> int:
-    """Print everything with its runs, what is stored of them, and how long the rest would take."""
+def print_listing(rows: Sequence[ListingRow], options: argparse.Namespace) -> int:
+    """Print each row with its number of runs, of stored runs, and the time to train the others."""
     path = _options.store_path(options)
-    print(f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'to go':>8}  shows")
-    left = list(sweep.remaining(path, [thing.runs for thing in things], jobs=options.jobs))
-    for thing, found in zip(things, left, strict=True):
+    print(f"{'name':7} {'label':18} {'runs':>5} {'stored':>6} {'time':>8}  content")
+    estimates = list(sweep.remaining(path, [row.runs for row in rows], jobs=options.jobs))
+    for row, estimate in zip(rows, estimates, strict=True):
         print(
-            f"{thing.name:7} {thing.label:18} {found.runs:5} {found.stored:6} "
-            f"{format_duration(found.seconds):>8}  {thing.shows}"
+            f"{row.name:7} {row.label:18} {estimate.runs:5} {estimate.stored:6} "
+            f"{format_duration(estimate.seconds):>8}  {row.title}"
         )
-    jobs = left[0].jobs if left else options.jobs or 1
+    jobs = estimates[0].jobs if estimates else options.jobs or 1
     print(
-        f"\nTimes are estimates for {jobs} processes on this machine, each line by itself; runs "
-        "that several share are trained once."
+        "\nThe time is an estimate for training the runs that are not stored, with "
+        f"{jobs} process{'es' if jobs > 1 else ''} on this machine.\n"
+        "Runs that several rows share are trained once, so all together take less than the sum."
     )
     return 0

@@ -1,4 +1,4 @@
-"""Options of the paper's commands, and the names of the files that they write."""
+"""Options of the paper's commands, and names of the files that they write."""
 
 from __future__ import annotations
 
@@ -11,64 +11,90 @@ DEFAULT_DATASET, DEFAULT_PRESET = "bike", "paper"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which data, how much of the protocol, and where to."""
+    """Add the options for data, preset, workers and output."""
     parser.add_argument(
         "--dataset",
         choices=list(ROWS),
         default=DEFAULT_DATASET,
-        help="the whole of Bike Sharing, its shipped first year, or UTKFace, which is not shipped: "
-        "put it at BIV_DATA_DIR/utkface/UTKFace (default: bike)",
+        help="bike: all of Bike Sharing, which is downloaded; bike2011: its first year, which is "
+        "included; utkface: UTKFace, which you put at BIV_DATA_DIR/utkface/UTKFace (default: bike)",
     )
     parser.add_argument(
         "--preset",
         choices=list(PRESETS),
         default=DEFAULT_PRESET,
-        help="paper: 100 epochs, tested after every step (faces: 16,000 of 200×200, 20 epochs, for "
-        "a GPU); laptop: 60 epochs, tested after every 7th (faces: 4,000 of 64×64, 12 epochs, "
-        "every 15th: 14 minutes a run on a core); smoke: 20 epochs on 12%% of the rows (faces: "
-        "256 of 32×32, 3 epochs), to see that it runs; thumbnail: of faces alone, as in the paper "
-        "but 32×32, tested after every 12th step (default: paper)",
+        help="paper: the paper's protocol, 100 epochs, evaluated after every step (utkface: 16,000 "
+        "images of 200×200, 20 epochs, needs a GPU); laptop: 60 epochs, evaluated every 7 steps "
+        "(utkface: 4,000 images of 64×64, 12 epochs, evaluated every 15 steps, 14 minutes per run "
+        "on one core); smoke: a quick check, 20 epochs on 12%% of the rows (utkface: 256 images of "
+        "32×32, 3 epochs); thumbnail: utkface only, as in the paper but 32×32 and evaluated every "
+        "12 steps (default: paper)",
     )
-    parser.add_argument("--seeds", type=int, default=5, help="runs of everything (default: 5)")
     parser.add_argument(
-        "--jobs", type=int, help="processes (default: one a core; of faces on a GPU, one)"
+        "--seeds",
+        type=int,
+        default=5,
+        help="number of runs per setting, each with its own seed (default: 5)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        help="number of processes (default: one per core; one in all for utkface on a GPU)",
     )
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="train on a cluster instead of this machine: dask://HOST:PORT is a scheduler of Dask; "
-        "ray is RAY_ADDRESS, or the Ray that runs on this machine, or one that is started on it; "
-        "ray:HOST:PORT is one that this machine is a node of. Every worker needs the same biv and "
-        "torch, and data that are not shipped (BIV_DATA_DIR there)",
+        help="train on a cluster instead of this machine. dask://HOST:PORT is a Dask scheduler; "
+        "ray is the Ray cluster at RAY_ADDRESS, else the one that runs on this machine, else a new "
+        "one; ray:HOST:PORT is a Ray cluster that this machine is a node of. All workers need the "
+        "same versions of biv, torch and NumPy, and its own copy of data that are not included "
+        "(in its BIV_DATA_DIR)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("biv-results"), help="folder (default: biv-results)"
+        "--out",
+        type=Path,
+        default=Path("biv-results"),
+        help="output folder, which also holds the store of runs (default: biv-results)",
     )
     parser.add_argument(
-        "--stored", action="store_true", help="train nothing: what is stored must do"
+        "--stored", action="store_true", help="train nothing and use only the stored runs"
     )
-    parser.add_argument("--list", action="store_true", help="show what there is and train nothing")
     parser.add_argument(
-        "--no-report", action="store_true", help="write no report.html (`biv report` makes it)"
+        "--list",
+        action="store_true",
+        help="list the runs and an estimate of the training time, and train nothing",
+    )
+    parser.add_argument(
+        "--no-report",
+        action="store_true",
+        help="do not write report.html (`biv report` writes it later)",
     )
 
 
 def check(options: argparse.Namespace) -> None:
-    """What argparse cannot judge.
+    """Check the options that argparse cannot check.
 
-    Raises:
-        ValueError: A number is out of range, the folder is none, or the cluster cannot be one.
+    Raises
+    ------
+    ValueError
+        A number is out of range, --out is a file, or --cluster is invalid or contradicts another
+        option.
     """
     if options.cluster is not None:
         from biv.paper.workers import clusters
 
         clusters.address(options.cluster)
         if options.jobs is not None:
-            raise ValueError("--jobs are processes of this machine, and --cluster trains elsewhere")
+            raise ValueError(
+                "give either --jobs (processes of this machine) or --cluster, not both"
+            )
         if options.stored or options.list:
-            raise ValueError("--cluster is to train on, and --stored and --list train nothing")
-    if options.seeds < 1 or (options.jobs is not None and options.jobs < 1):
-        raise ValueError("--seeds and --jobs must be at least 1")
+            raise ValueError(
+                "--cluster cannot be combined with --stored or --list, which train nothing"
+            )
+    for option, value in (("--seeds", options.seeds), ("--jobs", options.jobs)):
+        if value is not None and value < 1:
+            raise ValueError(f"{option} must be at least 1; got {value}")
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out must be a folder; got the file {options.out}")
 
@@ -79,7 +105,7 @@ def store_path(options: argparse.Namespace) -> Path:
 
 
 def stem(name: str, options: argparse.Namespace) -> str:
-    """The name of a file: results of other data or another preset do not take its place."""
+    """Return the stem of a file name, with the data set and preset unless both are the default."""
     if (options.dataset, options.preset) == (DEFAULT_DATASET, DEFAULT_PRESET):
         return name
     return f"{name}-{options.dataset}-{options.preset}"

@@ -1,4 +1,4 @@
-"""The half of `biv report` that is about a store of the paper's runs."""
+"""The part of `biv report` that reads a store of the paper's runs."""
 
 from __future__ import annotations
 
@@ -14,27 +14,34 @@ from biv.paper.store import Store
 
 
 def write(path: Path, options: argparse.Namespace) -> None:
-    """Write the page about the runs in a store, of one data set and preset."""
-    for option, known in (("dataset", ROWS), ("preset", PRESETS)):
-        chosen = getattr(options, option)
-        if chosen is not None and chosen not in known:
-            raise ValueError(f"--{option} must be one of {', '.join(known)}; got {chosen!r}")
+    """Write the HTML report of the runs in a store, for one data set and preset.
+
+    Raises
+    ------
+    ValueError
+        The data set or preset is unknown, or the store has no runs of it.
+    """
+    for option, allowed in (("dataset", ROWS), ("preset", PRESETS)):
+        value = getattr(options, option)
+        if value is not None and value not in allowed:
+            raise ValueError(f"--{option} must be one of {', '.join(allowed)}; got {value!r}")
     store = Store(path, read_only=True)
-    there = paper_page.contents(store)
-    wanted = [
-        chosen
-        for chosen in there
-        if options.dataset in (None, chosen.dataset) and options.preset in (None, chosen.preset)
+    available = paper_page.contents(store)
+    matching = [
+        selection
+        for selection in available
+        if options.dataset in (None, selection.dataset)
+        and options.preset in (None, selection.preset)
     ]
-    found = "; ".join(f"{c.dataset}, {c.preset} preset ({c.runs:,} runs)" for c in there)
-    if not wanted:
-        raise ValueError(f"{path} has no such runs; got {found or 'none at all'}")
-    if len(wanted) > 1:
+    listing = "; ".join(f"{s.dataset}, {s.preset} preset ({s.runs:,} runs)" for s in available)
+    if not matching:
+        raise ValueError(f"{path} has no such runs; it has {listing or 'no runs'}")
+    if len(matching) > 1:
         print(
-            f"biv: note: the store has {found}: shown are the first; --dataset and --preset "
-            "choose others",
+            f"biv: note: the store has {listing}. The report shows the first; use --dataset and "
+            "--preset to choose another",
             file=sys.stderr,
         )
     with named_errors(path):
-        page = paper_page.page(store, wanted[0], shlex.quote(str(path.parent)))
+        page = paper_page.page(store, matching[0], shlex.quote(str(path.parent)))
     page.write(options.out)

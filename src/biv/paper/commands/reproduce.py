@@ -1,4 +1,4 @@
-"""`biv reproduce`: the paper's table and figures, trained where they are missing."""
+"""`biv reproduce`: train the runs behind the paper's table and figures, and draw them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from biv.paper.commands import _options
 from biv.paper.presets import PRESETS
 
 EXAMPLES = """examples:
-  biv reproduce table1                                  the table, on the whole of Bike Sharing
+  biv reproduce table1                                  the table, on all of Bike Sharing
   biv reproduce fig03 varnoise                          figures, by number or by the paper's name
   biv reproduce all --jobs 2 --out results              everything, in two processes
-  biv reproduce table1 --dataset bike2011 --preset laptop     on shipped data, in a minute
+  biv reproduce table1 --dataset bike2011 --preset laptop     on the included data, in a minute
   biv reproduce table1 --dataset utkface --preset laptop --seeds 2 \\
-      --panels alpha=1 alpha=0.25 --lines GT L2 BIV     a part of the table, on faces: an hour
-  biv reproduce all --cluster dask://10.0.0.7:8786      everything, on the workers of a scheduler
+      --panels alpha=1 alpha=0.25 --lines GT L2 BIV     a part of the table, on faces, in an hour
+  biv reproduce all --cluster dask://10.0.0.7:8786      everything, on a Dask cluster
   biv reproduce all --cluster ray                       everything, on Ray
-  biv reproduce --list                                  every artefact, its runs, its time here
+  biv reproduce --list                                  list artefacts, runs and estimated times
 
-All that is there is on one page too, OUT/report.html, to be opened in a browser.
+The HTML report OUT/report.html shows all stored runs on one page.
 
-Runs are kept in OUT/runs.sqlite. What is there is not trained again; what is interrupted loses the
-stacks in flight only. Several commands may share OUT; each trains what was missing when it began.
-A cluster fills the same OUT: what is begun here can be finished there, and the other way round. Its
-workers (dask worker HOST:PORT --nthreads 1; ray start) need the biv, torch and NumPy that are here.
+Runs are stored in OUT/runs.sqlite, and stored runs are not trained again. An interruption loses
+only the runs in training. Several commands may use the same OUT at a time; each trains the runs
+that were missing when it started. A cluster uses the same OUT, so you can start on this machine and
+finish on a cluster, or the reverse. Its workers (dask worker HOST:PORT --nthreads 1; ray start)
+need the same versions of biv, torch and NumPy as this machine.
 """
 
 
@@ -38,44 +39,54 @@ def configure(parser: argparse.ArgumentParser) -> None:
         description=__doc__,
         examples=EXAMPLES,
         page="paper",
-        interrupted="what was finished is stored",
+        interrupted="finished runs are stored",
     )
     parser.add_argument(
         "names", nargs="*", metavar="ARTEFACT", help="table1, fig01 to fig15, or all"
     )
     parser.add_argument(
-        "--panels", nargs="+", default=[], metavar="TITLE", help="only these, such as alpha=1"
+        "--panels",
+        nargs="+",
+        default=[],
+        metavar="TITLE",
+        help="only these panels, such as alpha=1",
     )
     parser.add_argument(
-        "--lines", nargs="+", default=[], metavar="LABEL", help="only these, such as GT L2 BIV C=mu"
+        "--lines",
+        nargs="+",
+        default=[],
+        metavar="LABEL",
+        help="only these lines, such as GT L2 BIV C=mu",
     )
     _options.add_options(parser)
 
 
 def call(options: argparse.Namespace) -> int:
-    """Train what is missing, then draw everything from the store."""
+    """Train the missing runs, then draw everything from the store."""
     from biv.paper.commands import _common
     from biv.paper.report import files
 
     _options.check(options)
-    known = artefacts(options.dataset, PRESETS[options.preset])
+    available = artefacts(options.dataset, PRESETS[options.preset])
     if "all" in options.names or (options.list and not options.names):
-        chosen = list(known.values())
+        selected = list(available.values())
     else:
-        chosen = list(dict.fromkeys(find(name, known) for name in options.names))
-    chosen = [artefact.only(options.panels, options.lines) for artefact in chosen]
+        selected = list(dict.fromkeys(find(name, available) for name in options.names))
+    selected = [artefact.only(options.panels, options.lines) for artefact in selected]
     if options.list:
-        things = [_common.Listed(a.name, a.label, a.runs(options.seeds), a.shows) for a in chosen]
-        return _common.print_listing(things, options)
-    if not chosen:
-        raise ValueError("name what to reproduce, such as table1, fig03 or all; --list shows them")
-    if importlib.util.find_spec("matplotlib") is None:  # before the training, not after it
+        rows = [
+            _common.ListingRow(a.name, a.label, a.runs(options.seeds), a.title) for a in selected
+        ]
+        return _common.print_listing(rows, options)
+    if not selected:
+        raise ValueError("name an artefact, such as table1, fig03 or all; --list lists them")
+    if importlib.util.find_spec("matplotlib") is None:  # fail before the training, not after it
         raise ValueError("the figures need matplotlib: pip install matplotlib, or biv[paper]")
-    runs = [run for artefact in chosen for run in artefact.runs(options.seeds)]
-    store, plan = _common.train_missing(runs, options)
-    for artefact in chosen:
+    runs = [run for artefact in selected for run in artefact.runs(options.seeds)]
+    store, summary = _common.train_missing(runs, options)
+    for artefact in selected:
         stem = _options.stem(artefact.name, options)
-        if options.panels or options.lines:  # a part does not replace the whole
+        if options.panels or options.lines:  # a part must not replace the whole artefact
             stem += "-part"
         with files.named_errors(store.path):
             written = files.write(artefact, store, options.seeds, options.out, stem)
@@ -83,4 +94,4 @@ def call(options: argparse.Namespace) -> int:
         print(f"{artefact.name} ({options.preset} preset): {written.caption}")
         print("  " + "  ".join(str(path) for path in written.paths), flush=True)
     _common.write_report(store, options)
-    return _common.report_failures(plan)
+    return _common.report_failures(summary)

@@ -1,1 +1,1 @@
-"""The pages, tables and figures of the paper, rebuilt from what a store holds."""
+"""Reports, tables and figures of the paper's experiments, built from the results in a store."""

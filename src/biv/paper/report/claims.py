@@ -1,4 +1,4 @@
-"""Verdicts on the paper's claims, as text, Markdown and CSV."""
+"""Verdicts on the paper's claims as text, Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from biv.paper.verdicts import EQUAL_WITHIN, Count, Finding, Note, PairedRatio
 from biv.report.markdown import aligned
 
 RULE = (
-    "Ratios of what two methods reach under the same seeds (same split, same noise): each run's "
-    "own lowest smoothed test loss (1, the error of a constant, if it did not stay finite), unless "
-    "a part names something else. Given are their geometric mean and the 95% interval of a paired "
-    "t-test of the logarithms. A difference holds when the interval excludes 1 on the claimed side "
-    "and fails when it does on the other; an equality holds when the interval lies within "
-    f"±{EQUAL_WITHIN:.0%} of 1 and fails when it lies outside. Otherwise it is undecided. A claim "
-    "of several parts holds if all do, and fails if one does; what is shown decides nothing."
+    "Each part compares two methods under the same seeds, and therefore with the same split and "
+    "the same noise. The measure is each run's own lowest smoothed test loss, unless the part "
+    "names another one; a run that did not stay finite counts as 1, the error of a constant "
+    "prediction. The table gives the geometric mean of the ratios and the 95% interval of a "
+    "paired t-test of their logarithms. A difference (below, above) holds if the interval excludes "
+    "1 on the claimed side, and fails if it excludes 1 on the other side. An equality holds if the "
+    f"whole interval lies within ±{EQUAL_WITHIN:.0%} of 1, and fails if it lies outside. Otherwise "
+    "the part is undecided. A claim holds if all its parts hold, and fails if one part fails. "
+    "Parts that are only shown have no influence on the verdict."
 )
 
 
 def text(verdicts: Sequence[Verdict], seeds: int) -> str:
-    """For a terminal: every claim with its parts."""
+    """Return every claim with its parts, for a terminal."""
     blocks = []
     for verdict in verdicts:
         rows = [_row(finding) for finding in verdict.findings]
@@ -32,15 +34,15 @@ def text(verdicts: Sequence[Verdict], seeds: int) -> str:
             "      " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        head = f"{verdict.claim.number:3}  {verdict.claim.says}"
+        head = f"{verdict.claim.number:3}  {verdict.claim.statement}"
         blocks.append("\n".join([head, f"      {headline(verdict, seeds)}", *parts]))
     return "\n\n".join([*blocks, totals(verdicts)])
 
 
 def markdown(verdicts: Sequence[Verdict], seeds: int) -> str:
-    """A table of the claims, and one of their parts."""
+    """Return a table of the claims, the rule, and a table of all parts."""
     summary = [("", "claim", "verdict")] + [
-        (str(verdict.claim.number), verdict.claim.says, headline(verdict, seeds))
+        (str(verdict.claim.number), verdict.claim.statement, headline(verdict, seeds))
         for verdict in verdicts
     ]
     parts = [("", *PART_HEADER)] + [
@@ -52,7 +54,7 @@ def markdown(verdicts: Sequence[Verdict], seeds: int) -> str:
 
 
 def comma_separated(verdicts: Sequence[Verdict]) -> str:
-    """Every part, at full precision, for machines."""
+    """Return one row per part at full precision, as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -61,64 +63,69 @@ def comma_separated(verdicts: Sequence[Verdict]) -> str:
     )  # fmt: skip
     for verdict in verdicts:
         claim = verdict.claim
-        for found in verdict.findings:
+        for finding in verdict.findings:
             writer.writerow(
-                [claim.number, claim.says, verdict.overall, found.what, *_numbers(found),
-                 found.seeds, found.verdict]
+                [claim.number, claim.statement, verdict.overall, finding.label,
+                 *_numbers(finding), finding.seeds, finding.verdict]
             )  # fmt: skip
     return out.getvalue()
 
 
-def _numbers(found: Finding) -> tuple[object, ...]:
-    if isinstance(found, PairedRatio):
-        return (found.claimed, found.ratio, found.low, found.high, "")
-    if isinstance(found, Count):
-        return ("every run", "", "", "", found.times)
-    return ("shown", "", "", "", found.told)
+def _numbers(finding: Finding) -> tuple[object, ...]:
+    if isinstance(finding, PairedRatio):
+        return (finding.claimed, finding.ratio, finding.low, finding.high, "")
+    if isinstance(finding, Count):
+        return ("every run", "", "", "", finding.times)
+    return ("shown", "", "", "", finding.text)
+
+
+def seeds_text(seeds: int) -> str:
+    """Return a number of seeds as text, such as "5 seeds"."""
+    return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def headline(verdict: Verdict, seeds: int) -> str:
-    """The verdict, and how many parts are behind it."""
+    """Return the verdict and the number of parts that hold and fail."""
     count = sum(finding.verdict != "shown" for finding in verdict.findings)
-    words = {
+    name = {
         "holds": "holds",
         "fails": "FAILS",
         "not run": "not run",
-        "undecided": f"undecided at {seeds} seed{'s' if seeds > 1 else ''}",
+        "undecided": f"undecided at {seeds_text(seeds)}",
     }[verdict.overall]
     if verdict.overall == "not run":
-        return words
+        return name
     notes = []
     if count > 1:
         held, failed = verdict.count("holds"), verdict.count("fails")
-        told = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
-        if absent := verdict.count("not run"):
-            told += f", {absent} not run"
-        notes.append(f"all {count} parts" if held == count else told)
+        numbers = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
+        if not_run := verdict.count("not run"):
+            numbers += f", {not_run} not run"
+        notes.append(f"all {count} parts" if held == count else numbers)
     if verdict.missing:
-        notes.append(f"{verdict.missing} of {verdict.asked} runs are missing")
-    return f"{words} ({'; '.join(notes)})" if notes else words
+        notes.append(f"{verdict.missing} of {verdict.required} runs are missing")
+    return f"{name} ({'; '.join(notes)})" if notes else name
 
 
 def totals(verdicts: Sequence[Verdict]) -> str:
-    """How many of each."""
-    each = [verdict.overall for verdict in verdicts]
-    words = [f"{each.count('holds')} hold", f"{each.count('fails')} fail"]
-    words.append(f"{each.count('undecided')} undecided")
-    if "not run" in each:
-        words.append(f"{each.count('not run')} not run")
-    return f"Of {len(each)}: {', '.join(words)}."
+    """Return the number of claims with each verdict, as one sentence."""
+    overall = [verdict.overall for verdict in verdicts]
+    counts = [f"{overall.count('holds')} hold", f"{overall.count('fails')} fail"]
+    counts.append(f"{overall.count('undecided')} undecided")
+    if "not run" in overall:
+        counts.append(f"{overall.count('not run')} not run")
+    return f"Of {len(overall)}: {', '.join(counts)}."
 
 
 PART_HEADER = ("part", "claimed", "ratio", "95% interval", "seeds", "verdict")
 
 
-def _row(found: Finding) -> tuple[str, ...]:
-    if isinstance(found, Note):
-        return (found.what, "shown", found.told, "", str(found.seeds), found.verdict)
-    if isinstance(found, Count):
-        seen = f"{found.times} of {found.seeds}"
-        return (found.what, "every run", seen, "", str(found.seeds), found.verdict)
-    interval = "" if math.isnan(found.low) else f"{found.low:.3f} to {found.high:.3f}"
-    ratio = "" if math.isnan(found.ratio) else f"{found.ratio:.3f}"
-    return (found.what, found.claimed, ratio, interval, str(found.seeds), found.verdict)
+def _row(finding: Finding) -> tuple[str, ...]:
+    if isinstance(finding, Note):
+        return (finding.label, "shown", finding.text, "", str(finding.seeds), finding.verdict)
+    if isinstance(finding, Count):
+        runs = f"{finding.times} of {finding.seeds}"
+        return (finding.label, "every run", runs, "", str(finding.seeds), finding.verdict)
+    interval = "" if math.isnan(finding.low) else f"{finding.low:.3f} to {finding.high:.3f}"
+    ratio = "" if math.isnan(finding.ratio) else f"{finding.ratio:.3f}"
+    return (finding.label, finding.claimed, ratio, interval, str(finding.seeds), finding.verdict)

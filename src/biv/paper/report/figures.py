@@ -1,4 +1,4 @@
-"""The paper's figures: mean smoothed curves with bands of one standard deviation."""
+"""Draw the paper's figures: mean smoothed curves with bands of one standard deviation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from biv.paper.artefacts import EPSILONS, LARGE_EPSILONS
 from biv.paper.grid import BIV, CLEAN, EPSILON, IV, L2, Artefact, Line, LinePanel, cutoff
 from biv.paper.presets import FACES, PRESETS
+from biv.paper.report.claims import seeds_text
 from biv.paper.results import RunResult
 from biv.paper.spec import Loss, Run
 from biv.paper.summary import Summary, summarise
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, and some of Tol's: one method, one
-# colour.
+# Each method has one colour in all figures. The colours are Okabe and Ito's, which colour-blind
+# readers can distinguish, and some of Tol's.
 TRUTH_COLOUR = "#000000"
 METHOD_COLOURS: dict[Loss, str] = {
     L2: "#D55E00",
@@ -41,19 +42,19 @@ METHOD_COLOURS: dict[Loss, str] = {
 }
 _EPSILONS = (*EPSILONS, *LARGE_EPSILONS)
 FORMATS = ("svg", "png")
-# What the paper shows on UTKFace alone.
+# Figures that the paper shows for UTKFace only.
 ONLY_FACES = (
     "L2Var", "BU_BIV_CO", "epsilonUTKF", "epsilonBinary", "GammaHigh", "GammaUTKFLowAlpha",
 )  # fmt: skip
-POINTS = 120  # of a curve, at least, where it has more
-CAPTION_SIZE, CHARACTERS_AN_INCH = 6, 19
-LABELS_AT = 1.06  # widths of the axes from the left: a thin line leads there from a curve's end
+POINTS = 120  # minimum number of points of a curve that is thinned
+CAPTION_SIZE, CHARACTERS_PER_INCH = 6, 19
+LABELS_AT = 1.06  # position of the labels, in widths of the axes from their left edge
 
 
 def draw(
     artefact: Artefact, results: Mapping[Run, RunResult], seeds: int, caption: str = ""
 ) -> Figure:
-    """One artefact, panel by panel, above its caption; lines that have no runs are left out."""
+    """Draw the panels of an artefact above its caption; lines without runs are omitted."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -72,63 +73,63 @@ def draw(
             for axis, panel in zip(axes, artefact.panels, strict=True):
                 for line, colour in zip(panel.lines, colours(panel), strict=True):
                     _draw_training(axis, line, results, seeds, colour)
-        title = f"{artefact.name} · {artefact.label}: {artefact.shows}"
+        title = f"{artefact.name} · {artefact.label}: {artefact.title}"
         figure.suptitle(textwrap.fill(title, int(12 * width)), fontsize=9)
-        wrapped = textwrap.fill(caption, int(CHARACTERS_AN_INCH * width))
+        wrapped = textwrap.fill(caption, int(CHARACTERS_PER_INCH * width))
         figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION_SIZE, color="#444444")
     return figure
 
 
 _QUANTITIES = {
     "test_loss": "test MSE on clean labels",
-    "train_loss": "training loss, an epoch's mean ± std",
+    "train_loss": "training loss per epoch, mean ± std",
 }
 
 
 def _draw_tests(
     axes: Iterable[Axes], panels: Sequence[LinePanel], results: Mapping[Run, RunResult], seeds: int
 ) -> None:
-    """Curves of all panels, then limits that suit them all, then labels within these."""
+    """Draw the curves of all panels, then set common limits, then place the labels within them."""
     drawn: list[tuple[Axes, list[tuple[Summary, Any]]]] = []
     for axis, panel in zip(axes, panels, strict=True):
-        found = []
+        curves = []
         for line, colour in zip(panel.lines, colours(panel), strict=True):
-            own = summarise(line, results, seeds)
-            if own is not None and own.curves.size:
-                _draw_test(axis, own, colour)
-                found.append((own, colour))
-        drawn.append((axis, found))
-    everything = [own for _, found in drawn for own, _ in found]
+            summary = summarise(line, results, seeds)
+            if summary is not None and summary.curves.size:
+                _draw_test(axis, summary, colour)
+                curves.append((summary, colour))
+        drawn.append((axis, curves))
+    everything = [summary for _, curves in drawn for summary, _ in curves]
     if not everything:
         return
-    for axis, found in drawn:
+    for axis, curves in drawn:
         axis.set_ylim(*limits(everything))
-        _label_ends(axis, [(float(own.mean[-1]), own.line.label, c) for own, c in found])
+        _label_ends(axis, [(float(s.mean[-1]), s.line.label, colour) for s, colour in curves])
 
 
-def _draw_test(axis: Axes, own: Summary, colour: Any) -> None:
-    # More points than a figure can show make large files and nothing else.
-    shown = slice(None, None, max(1, len(own.samples) // POINTS))
-    samples, mean, std = own.samples[shown] / 1e3, own.mean[shown], own.std[shown]
+def _draw_test(axis: Axes, summary: Summary, colour: Any) -> None:
+    # More points than a figure can show only make the file larger.
+    shown = slice(None, None, max(1, len(summary.samples) // POINTS))
+    samples, mean, std = summary.samples[shown] / 1e3, summary.mean[shown], summary.std[shown]
     axis.plot(samples, mean, color=colour, linewidth=1.2)
     axis.fill_between(samples, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
 
 
 def colours(panel: LinePanel) -> list[Any]:
-    """By method; what a panel varies of one method, along a scale."""
+    """Return one colour per line: that of its method, or one of a scale if a method has several."""
     import matplotlib as mpl
 
     sizes = [line.run.batch_size for line in panel.lines]
     usual = Run.batch_size if Run.batch_size in sizes else sizes[0]
-    own = [_method_colour(line.run, usual) for line in panel.lines]
-    alike = [position for position, colour in enumerate(own) if own.count(colour) > 1]
-    for position in alike:
-        own[position] = mpl.colormaps["viridis"](0.9 * position / (len(own) - 1))
-    return own
+    chosen = [_method_colour(line.run, usual) for line in panel.lines]
+    repeated = [position for position, colour in enumerate(chosen) if chosen.count(colour) > 1]
+    for position in repeated:
+        chosen[position] = mpl.colormaps["viridis"](0.9 * position / (len(chosen) - 1))
+    return chosen
 
 
 def _method_colour(run: Run, usual_batch: int) -> Any:
-    """One colour for one method with one setting; None where something else is varied."""
+    """Return the colour of a method and its setting; None if the figure varies something else."""
     import matplotlib as mpl
 
     if run.noise == CLEAN:
@@ -140,19 +141,20 @@ def _method_colour(run: Run, usual_batch: int) -> Any:
     return METHOD_COLOURS[run.loss]
 
 
-def limits(found: list[Summary]) -> tuple[float, float]:
-    """From below the lowest to where curves are soon after their beginning, or end."""
-    low = min(float(own.mean.min()) for own in found)
-    high = max(float(np.quantile(own.mean, 0.9)) for own in found)
-    middle = float(
-        np.median([own.mean[min(len(own.mean) // 20, len(own.mean) - 1)] for own in found])
-    )
+def limits(summaries: list[Summary]) -> tuple[float, float]:
+    """Return the vertical limits that show all curves, except for their steep beginning."""
+    low = min(float(summary.mean.min()) for summary in summaries)
+    high = max(float(np.quantile(summary.mean, 0.9)) for summary in summaries)
+    early = [
+        summary.mean[min(len(summary.mean) // 20, len(summary.mean) - 1)] for summary in summaries
+    ]
+    middle = float(np.median(early))
     top = min(max(high, middle), 6 * low)
     return 0.9 * low, 1.05 * max(top, 1.1 * low) or 1.0
 
 
 def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
-    """Direct labels at the right end, moved apart where they would overlap."""
+    """Label the curves at their right end; labels that would overlap are moved apart."""
     bottom, top = axis.get_ylim()
     ends = sorted(ends, key=lambda end: end[0])
     heights = _apart([value for value, _, _ in ends], bottom, top, gap=(top - bottom) * 0.052)
@@ -179,7 +181,7 @@ def _label_ends(axis: Axes, ends: list[tuple[float, str, Any]]) -> None:
 
 
 def _apart(values: Sequence[float], bottom: float, top: float, gap: float) -> list[float]:
-    """Rising values, moved as little as it takes to be within the limits and apart."""
+    """Move sorted values as little as needed to be within the limits and at least `gap` apart."""
     heights: list[float] = []
     for value in values:
         heights.append(max(min(value, top), heights[-1] + gap if heights else bottom))
@@ -193,14 +195,14 @@ def _apart(values: Sequence[float], bottom: float, top: float, gap: float) -> li
 def _draw_training(
     axis: Axes, line: Line, results: Mapping[Run, RunResult], seeds: int, colour: Any
 ) -> None:
-    found = training_curve(line, results, seeds)
-    if found is None:
+    curve = training_curve(line, results, seeds)
+    if curve is None:
         return
-    samples, mean, spread = found[0] / 1e3, found[1], found[2]
+    samples, mean, spread = curve[0] / 1e3, curve[1], curve[2]
     axis.plot(samples, mean, color=colour, linewidth=1.2)
     if not (mean > 0).any():
         return
-    floor = float(mean[mean > 0].min()) / 3  # where a band that goes below 0 is cut off
+    floor = float(mean[mean > 0].min()) / 3  # a logarithmic axis cannot show a band below 0
     lower = np.maximum(mean - spread, floor / 10)
     axis.fill_between(samples, lower, mean + spread, color=colour, alpha=0.2, linewidth=0)
     axis.set_yscale("log")
@@ -210,80 +212,90 @@ def _draw_training(
 def training_curve(
     line: Line, results: Mapping[Run, RunResult], seeds: int
 ) -> tuple[Any, Any, Any] | None:
-    """Samples seen, the mean loss of each epoch, and the deviation within it, over the runs."""
-    there = [results[run] for run in line.runs(seeds) if run in results]
-    good = [result for result in there if not result.diverged]
-    there = good or [result for result in there if result.diverged_at is None]
-    if not there:
+    """Return the samples seen, mean loss and standard deviation per epoch, averaged over runs."""
+    available = [results[run] for run in line.runs(seeds) if run in results]
+    shown = [result for result in available if not result.diverged]
+    shown = shown or [result for result in available if result.diverged_at is None]
+    if not shown:
         return None
-    mean = np.mean([result.train_loss for result in there], axis=0)
-    spread = np.mean([result.train_loss_std for result in there], axis=0)
+    mean = np.mean([result.train_loss for result in shown], axis=0)
+    spread = np.mean([result.train_loss_std for result in shown], axis=0)
     run = line.run
     epoch = run.train_rows // run.batch_size * run.batch_size
     return np.arange(1, run.epochs + 1) * epoch, mean, spread
 
 
 def caption(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
-    """What was run, in words."""
+    """Return the caption: the data, the noise, the training, and what the curves show."""
     runs = artefact.runs(seeds)
-    there = [run for run in runs if run in results]
-    diverged = sum(results[run].diverged for run in there)
+    available = [run for run in runs if run in results]
+    diverged = sum(results[run].diverged for run in available)
     run = artefact.panels[0].lines[0].run
     sizes = sorted({each.batch_size for each in runs})
     batches = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     interval = run.test_every * run.batch_size
-    tests = run.epochs * (run.train_rows // run.batch_size) // run.test_every
-    words = [
-        f"{artefact.label}: {artefact.shows}. {run.dataset}, {run.train_rows:,} training "
-        f"{_rows(run)}; {run.epochs} epochs of the paper's network, batches of {batches}, "
-        f"{run.optimizer.capitalize()} at {run.learning_rate:g}; seeds: {seeds}."
+    evaluations = run.epochs * (run.train_rows // run.batch_size) // run.test_every
+    unit, noise = _data_text(run)
+    tested = artefact.quantity == "test_loss"
+    test_text = f" and {run.test_rows:,} test {unit} with clean labels" if tested else ""
+    sentences = [
+        f"{artefact.label}: {artefact.title}.",
+        f"Data: {run.dataset}, {run.train_rows:,} training {unit}{test_text}.",
+        f"Noise: {noise}.",
+        f"Training: the paper's network, {run.epochs} epochs, batch size {batches}, "
+        f"{run.optimizer.capitalize()} with learning rate {run.learning_rate:g}, "
+        f"{seeds_text(seeds)}.",
     ]
-    if artefact.quantity == "test_loss":
-        words.append(
-            f"{run.test_rows:,} test rows with clean labels. Lines are means of test losses "
-            f"smoothed over {smoothing(tests)} tests, one every {interval:,} samples; bands are "
-            "one standard "
-            "deviation."
+    if tested:
+        sentences.append(
+            f"Lines are mean test losses, smoothed over {smoothing(evaluations)} evaluations, with "
+            f"one evaluation every {interval:,} samples. Bands are one standard deviation."
         )
     else:
-        words.append("Lines are means over an epoch, bands the standard deviation within it.")
+        sentences.append(
+            "Lines are mean training losses per epoch. Bands are one standard deviation within the "
+            "epoch."
+        )
     if artefact.terms:
-        words.append(artefact.terms)
+        sentences.append(artefact.terms)
     if artefact.label in ONLY_FACES and run.dataset.startswith("bike"):
-        words.append("The paper shows this on faces.")
-    if len(there) < len(runs):
-        words.append(f"{len(runs) - len(there)} of {len(runs)} runs are missing.")
+        sentences.append("The paper shows this figure for faces.")
+    if len(available) < len(runs):
+        sentences.append(f"{len(runs) - len(available)} of {len(runs)} runs are missing.")
     if diverged:
-        left_out = f"{diverged} of {len(there)} runs diverged and are left out"
-        words.append(f"{left_out}{_but(artefact, results, seeds)}.")
+        omitted = f"{diverged} of {len(available)} runs diverged and are omitted"
+        sentences.append(f"{omitted}{_exception(artefact, results, seeds)}.")
     if run.dataset == "bike2011":
-        words.append("The paper has the whole of Bike Sharing, of which this is the first year.")
+        sentences.append("The paper uses all of Bike Sharing; these data are its first year.")
     if run.pixels is None and run.epochs < PRESETS["paper"].epochs:
-        words.append(f"The paper trains for {PRESETS['paper'].epochs} epochs.")
+        sentences.append(f"The paper trains for {PRESETS['paper'].epochs} epochs.")
     if run.pixels is not None and run.train_rows < FACES["paper"].train_rows:
-        words.append(
-            f"The paper has {FACES['paper'].train_rows:,} images of 200×200, batches of 256 and "
+        sentences.append(
+            f"The paper uses {FACES['paper'].train_rows:,} images of 200×200, batch size 256 and "
             f"{FACES['paper'].epochs} epochs."
         )
-    return " ".join(words)
+    return " ".join(sentences)
 
 
-def _but(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
-    """Where diverged runs are shown after all, for want of others."""
+def _exception(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
+    """Return the end of the sentence on diverged runs, if a line shows them for lack of others."""
     lines = (line for panel in artefact.panels for line in panel.lines)
-    owns = [own for line in lines if (own := summarise(line, results, seeds))]
-    overfitted = any(own.diverged == len(own.seeds) and len(own.curves) for own in owns)
-    return ", but where all runs of a line end above 1" if overfitted else ""
+    summaries = [summary for line in lines if (summary := summarise(line, results, seeds))]
+    overfitted = any(s.diverged == len(s.seeds) and len(s.curves) for s in summaries)
+    if not overfitted:
+        return ""
+    return "; a line whose runs all diverged shows those that stayed finite"
 
 
-def _rows(run: Run) -> str:
+def _data_text(run: Run) -> tuple[str, str]:
+    """Return the kind of rows and the noise of a run as text."""
     if run.pixels is None:
-        return "rows, noise of mean variance μ = 0.608 × the label variance"
-    return f"images of {run.pixels}×{run.pixels}, noise of mean variance μ = 2,000 years²"
+        return "rows", "mean variance μ = 0.608 × the label variance"
+    return f"images of {run.pixels}×{run.pixels}", "mean variance μ = 2,000 years²"
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """As SVG and PNG."""
+    """Save a figure as SVG and PNG, and return the paths."""
     paths = [folder / f"{name}.{form}" for form in FORMATS]
     for path in paths:
         save_figure(figure, path)

@@ -1,4 +1,4 @@
-"""Files of an artefact, written from a store alone."""
+"""Write the files of an artefact from the results in a store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from biv.paper.store import Store
 
 
 class Written(NamedTuple):
-    """What was written of an artefact.
+    """Texts and files that were written for an artefact.
 
-    Attributes:
-        table: Its numbers, as a Markdown table.
-        caption: What is to be seen, and from which runs.
-        paths: Paths of its files.
+    Attributes
+    ----------
+    table : str
+        Its numbers as a Markdown table.
+    caption : str
+        Its caption.
+    paths : list of Path
+        Paths of its files.
     """
 
     table: str
@@ -33,7 +37,7 @@ class Written(NamedTuple):
 
 
 def write(artefact: Artefact, store: Store, seeds: int, folder: Path, stem: str) -> Written:
-    """Draw an artefact from the runs in a store, and write its numbers beside the figure."""
+    """Draw an artefact from the results in a store, and write the figure and its numbers."""
     results = store.results(artefact.runs(seeds))
     caption = figures.caption(artefact, results, seeds)
     paths = figures.save(figures.draw(artefact, results, seeds, caption), folder, stem)
@@ -44,7 +48,7 @@ def write(artefact: Artefact, store: Store, seeds: int, folder: Path, stem: str)
     return Written(table, caption, paths)
 
 
-Texts = tuple[str, dict[str, str]]  # a Markdown table, and other texts by the suffix of their file
+Texts = tuple[str, dict[str, str]]  # a Markdown table, and other texts by file suffix
 
 
 def _table(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> Texts:
@@ -62,10 +66,14 @@ _KINDS = {"table": _table, "figure": _figure}
 
 @contextmanager
 def named_errors(path: Path) -> Iterator[None]:
-    """Name the store whose runs are valid one by one and yet cannot be shown.
+    """Add the path of the store to errors that occur while its results are shown.
 
-    Raises:
-        ValueError: Something failed inside, or a number was not finite.
+    Each run may be valid by itself and the runs together may still be impossible to show.
+
+    Raises
+    ------
+    ValueError
+        An error occurred, or a number was not finite.
     """
     with (
         typed_json.errors_name_file(path, "cannot be shown"),

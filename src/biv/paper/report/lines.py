@@ -1,4 +1,4 @@
-"""The numbers behind a figure: a row a line."""
+"""Tables of the numbers behind a figure, with one row per line."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from biv.paper.spec import Run
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 
-LOSSES = ("panel", "line", "lowest test loss", "after thousand samples", "last", "diverged")
-VARIABILITY = ("line", "std / mean of training loss in an epoch", "lowest seed", "highest seed")
+LOSSES = ("panel", "line", "lowest test loss", "at sample (thousands)", "last", "diverged")
+VARIABILITY = ("line", "std / mean of training loss per epoch", "lowest seed", "highest seed")
 
 
 def numbers(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> str:
-    """A figure as a Markdown table."""
+    """Return the numbers of a figure as a Markdown table."""
     return aligned(rows(artefact, results, seeds))
 
 
 def rows(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> list[tuple[str, ...]]:
-    """A figure as a table, its head first."""
+    """Return the numbers of a figure as rows of cells, the header first."""
     if artefact.quantity == "train_loss":
-        evidence = ResultsByLine(results, seeds)
+        by_line = ResultsByLine(results, seeds)
         lines = [line for panel in artefact.panels for line in panel.lines]
-        return [VARIABILITY, *(_variability(line, evidence) for line in lines)]
+        return [VARIABILITY, *(_variability(line, by_line) for line in lines)]
     losses = [
         (panel.title, line.label, *_losses(summarise(line, results, seeds)))
         for panel in artefact.panels
@@ -36,19 +36,19 @@ def rows(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> li
     return [LOSSES, *losses]
 
 
-def _losses(own: Summary | None) -> tuple[str, ...]:
-    if own is None:
+def _losses(summary: Summary | None) -> tuple[str, ...]:
+    if summary is None:
         return ("not run", "", "", "")
-    diverged = f"{own.diverged}/{len(own.seeds)}" if own.diverged else ""
-    if not own.curves.size:
+    diverged = f"{summary.diverged}/{len(summary.seeds)}" if summary.diverged else ""
+    if not summary.curves.size:
         return ("", "", "", diverged)
-    spread = f" ± {own.lowest_std:.3f}" if len(own.curves) > 1 else ""
-    at = own.samples[own.mean.argmin()] / 1e3
-    return (f"{own.lowest:.3f}{spread}", f"{at:.0f}", f"{own.mean[-1]:.3f}", diverged)
+    spread = f" ± {summary.lowest_std:.3f}" if len(summary.curves) > 1 else ""
+    at = summary.samples[summary.mean.argmin()] / 1e3
+    return (f"{summary.lowest:.3f}{spread}", f"{at:.0f}", f"{summary.mean[-1]:.3f}", diverged)
 
 
-def _variability(line: Line, evidence: ResultsByLine) -> tuple[str, ...]:
-    values = list(Variability(line).values(evidence).values())
+def _variability(line: Line, by_line: ResultsByLine) -> tuple[str, ...]:
+    values = list(Variability(line).values(by_line).values())
     if not values:
-        return (line.label, "diverged" if evidence.of(line) else "not run", "", "")
+        return (line.label, "diverged" if by_line.by_seed(line) else "not run", "", "")
     return (line.label, *(f"{value:.2f}" for value in (np.mean(values), min(values), max(values))))

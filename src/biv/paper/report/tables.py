@@ -1,4 +1,4 @@
-"""Table 1: ours beside the paper's, as text, Markdown, CSV and LaTeX."""
+"""Table 1 with our losses and the paper's, as Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from biv.paper.spec import Run
 from biv.paper.summary import Summary, summarise
 from biv.report.markdown import aligned
 
-# Lowest test losses of the paper's Table 1: (mean, standard deviation of 5 runs). IV at α=0.25 is
-# "N.A.": it diverged on every seed.
+# Lowest test losses of the paper's Table 1: mean and standard deviation of 5 runs. IV at α=0.25 is
+# "N.A." there, because it diverged with every seed.
 Printed = Mapping[str, Mapping[str, tuple[float, float] | None]]
 BIKE: Printed = {
     "α=1": {
@@ -54,14 +54,22 @@ PAPER = {"bike": BIKE, "bike2011": BIKE, "utkface": FACES}
 class TableEntry(NamedTuple):
     """One method under one noise.
 
-    Attributes:
-        method: "L2", "BIV", ...
-        noise: "α=1", ...
-        ours: What the store has, or None.
-        paper: The paper's mean and standard deviation, or None where it has none.
-        best: Whether it is the lowest of its column, GT and methods of which a run diverged aside.
-        ratio: To GT.
-        closed: The share of the gap between L2 and GT that it closes.
+    Attributes
+    ----------
+    method : str
+        Label of the method, such as "L2" or "BIV".
+    noise : str
+        Label of the noise, such as "α=1".
+    ours : Summary or None
+        Our results, or None if there are none.
+    paper : tuple of float or None
+        The paper's mean and standard deviation, or None if it prints none.
+    best : bool
+        Whether the loss is the lowest of its column, apart from GT and methods with diverged runs.
+    ratio : float
+        Our loss divided by that of GT.
+    closed : float
+        Fraction of the gap between L2 and GT that the method closes.
     """
 
     method: str
@@ -76,13 +84,13 @@ class TableEntry(NamedTuple):
 def cells(
     artefact: Artefact, results: Mapping[Run, RunResult], seeds: int
 ) -> list[list[TableEntry]]:
-    """The table, column by column."""
+    """Return the entries of the table, one list per noise."""
     columns = []
     for panel in artefact.panels:
         ours = {line.label: summarise(line, results, seeds) for line in panel.lines}
-        lowest = {label: own.lowest if own else math.nan for label, own in ours.items()}
-        rivals = {k: lowest[k] for k, own in ours.items() if k != "GT" and own and not own.diverged}
-        best = min(rivals, key=rivals.__getitem__) if rivals else None
+        lowest = {label: s.lowest if s else math.nan for label, s in ours.items()}
+        candidates = {k: lowest[k] for k, s in ours.items() if k != "GT" and s and not s.diverged}
+        best = min(candidates, key=candidates.__getitem__) if candidates else None
         truth, plain = lowest.get("GT", math.nan), lowest.get("L2", math.nan)
         printed = PAPER[panel.lines[0].run.dataset].get(panel.title, {})
         columns.append(
@@ -90,27 +98,27 @@ def cells(
                 TableEntry(
                     label,
                     panel.title,
-                    own,
+                    summary,
                     printed.get(label),
                     label == best,
                     lowest[label] / truth,
                     (plain - lowest[label]) / (plain - truth) if plain != truth else math.nan,
                 )
-                for label, own in ours.items()
+                for label, summary in ours.items()
             ]
         )
     return columns
 
 
 def _ours(cell: TableEntry) -> str:
-    own = cell.ours
-    if own is None:
+    ours = cell.ours
+    if ours is None:
         return "not run"
-    spread = f" ± {own.lowest_std:.3f}" if len(own.curves) > 1 else ""
-    words = [] if math.isnan(own.lowest) else [f"{own.lowest:.3f}{spread}"]
-    if own.diverged:
-        words.append(f"diverged {own.diverged}/{len(own.seeds)}")
-    return " ".join(words) + (" *" if cell.best else "")
+    spread = f" ± {ours.lowest_std:.3f}" if len(ours.curves) > 1 else ""
+    parts = [] if math.isnan(ours.lowest) else [f"{ours.lowest:.3f}{spread}"]
+    if ours.diverged:
+        parts.append(f"diverged {ours.diverged}/{len(ours.seeds)}")
+    return " ".join(parts) + (" *" if cell.best else "")
 
 
 def _paper(cell: TableEntry) -> str:
@@ -140,12 +148,12 @@ def _rows(columns: Sequence[Sequence[TableEntry]]) -> list[tuple[str, ...]]:
 
 
 def markdown(columns: Sequence[Sequence[TableEntry]]) -> str:
-    """As a person would want it: aligned, the best of each column marked with a star."""
+    """Return the table as aligned Markdown, with a star at the best method of each noise."""
     return aligned([HEADER, *_rows(columns)])
 
 
 def comma_separated(columns: Sequence[Sequence[TableEntry]]) -> str:
-    """Every number at full precision, for machines."""
+    """Return every number at full precision, as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -153,8 +161,10 @@ def comma_separated(columns: Sequence[Sequence[TableEntry]]) -> str:
          "ratio_to_gt", "gap_closed"]
     )  # fmt: skip
     for cell in (cell for column in columns for cell in column):
-        own, paper = cell.ours, cell.paper or ("", "")
-        numbers = (own.lowest, own.lowest_std, len(own.seeds), own.diverged) if own else ("",) * 4
+        ours, paper = cell.ours, cell.paper or ("", "")
+        numbers: tuple[object, ...] = ("",) * 4
+        if ours:
+            numbers = (ours.lowest, ours.lowest_std, len(ours.seeds), ours.diverged)
         writer.writerow(
             [cell.noise, cell.method, *numbers, *paper, int(cell.best), cell.ratio, cell.closed]
         )
@@ -162,7 +172,7 @@ def comma_separated(columns: Sequence[Sequence[TableEntry]]) -> str:
 
 
 def latex(columns: Sequence[Sequence[TableEntry]]) -> str:
-    """In the paper's own shape: a row a method, a column a noise, the best in bold."""
+    """Return the table in the paper's layout: methods in rows, noises in columns, best in bold."""
     head = " & ".join(f"${column[0].noise.replace('α', chr(92) + 'alpha ')}$" for column in columns)
     lines = [
         r"\begin{tabular}{l" + "c" * len(columns) + "}",
@@ -179,12 +189,12 @@ def latex(columns: Sequence[Sequence[TableEntry]]) -> str:
 
 
 def _latex_cell(cell: TableEntry) -> str:
-    own = cell.ours
-    if own is None:
+    ours = cell.ours
+    if ours is None:
         return "not run"
-    note = f"({own.diverged}/{len(own.seeds)} diverged)" if own.diverged else ""
-    if math.isnan(own.lowest):
+    note = f"({ours.diverged}/{len(ours.seeds)} diverged)" if ours.diverged else ""
+    if math.isnan(ours.lowest):
         return f"N.A. {note}".strip()
-    value = rf"\mathbf{{{own.lowest:.3f}}}" if cell.best else f"{own.lowest:.3f}"
-    spread = rf" \pm {own.lowest_std:.3f}" if len(own.curves) > 1 else ""
+    value = rf"\mathbf{{{ours.lowest:.3f}}}" if cell.best else f"{ours.lowest:.3f}"
+    spread = rf" \pm {ours.lowest_std:.3f}" if len(ours.curves) > 1 else ""
     return f"${value}{spread}$ {note}".strip()

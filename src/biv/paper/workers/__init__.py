@@ -1,1 +1,1 @@
-"""Where stacks of runs are trained: processes of this machine, Dask or Ray."""
+"""Workers that train stacks of runs: processes on this machine, Dask or Ray."""

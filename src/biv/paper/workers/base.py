@@ -1,4 +1,4 @@
-"""What a runner asks of those that train: the one interface of local processes and clusters."""
+"""The interface of local processes and clusters that train stacks for a runner."""
 
 from __future__ import annotations
 
@@ -10,39 +10,52 @@ from biv.paper.stacks import Report
 
 
 class Workers(Protocol):
-    """Processes that train stacks, one at a time each, for one plan.
+    """Processes that train stacks for one runner; each process trains one stack at a time.
 
-    They return what they have trained, and write nothing: the store has one writer, the process
-    that asked.
+    Workers return results and write nothing. The store has a single writer, the process of the
+    runner.
     """
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """Number of processes."""
 
     def require_rows(self, runs: Sequence[Run]) -> str | None:
-        """See that the data of these runs are where they will be trained.
+        """Check that the data of these runs exist where they will be trained.
 
-        Returns:
-            What people should know about these data, if there is something.
+        Returns
+        -------
+        str or None
+            A message about the data for the user, if there is one.
 
-        Raises:
-            ValueError: They are too few.
-            FileNotFoundError: They are not there.
+        Raises
+        ------
+        ValueError
+            The data have too few rows.
+        FileNotFoundError
+            The data do not exist.
         """
 
     def submit(self, runs: Sequence[Run]) -> None:
-        """Have a stack trained."""
+        """Queue a stack for training."""
 
-    def finished(self, moved: Callable[[int], object]) -> Iterator[tuple[Sequence[Run], Report]]:
-        """Every stack with what became of it, as they are done, those submitted meanwhile too.
+    def finished(
+        self, on_progress: Callable[[int], object]
+    ) -> Iterator[tuple[Sequence[Run], Report]]:
+        """Yield every stack with its report, in the order in which they finish.
 
-        Args:
-            moved: Called with the number of updates made so far, every now and then.
+        Stacks that are submitted in the meantime are included.
 
-        Raises:
-            RuntimeError: No more will be done.
+        Parameters
+        ----------
+        on_progress : callable
+            Called from time to time with the number of training steps so far.
+
+        Raises
+        ------
+        RuntimeError
+            The remaining stacks cannot be trained.
         """
 
     def close(self) -> None:
-        """Drop what is not done and let go of the processes; once more does no harm."""
+        """Cancel unfinished stacks and release the processes. A second call has no effect."""

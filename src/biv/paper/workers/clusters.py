@@ -1,4 +1,4 @@
-"""Clusters that train stacks: their addresses, and what is asked of every worker beforehand."""
+"""Clusters that train stacks: their addresses, and checks of versions and data on every worker."""
 
 from __future__ import annotations
 
@@ -25,50 +25,57 @@ from biv.paper.spec import Run
 from biv.paper.stacks import Report
 from biv.paper.workers.base import Workers
 
-PATIENCE = 8.0  # seconds to wait for a scheduler, and as many for its first worker
+CONNECT_TIMEOUT = 8.0  # seconds to wait for a scheduler, and again for its first worker
 FORMS = "dask://HOST:PORT, ray or ray:HOST:PORT"
 PACKAGES = {"dask": ("distributed", "dask.distributed"), "ray": ("ray", "Ray")}
 
 
 class Address(NamedTuple):
-    """Where a cluster is.
+    """Address of a cluster.
 
-    Attributes:
-        kind: "dask" or "ray".
-        place: HOST:PORT; None is for Ray to find.
+    Attributes
+    ----------
+    kind : str
+        "dask" or "ray".
+    host_and_port : str or None
+        HOST:PORT, or None to let Ray find the cluster.
     """
 
     kind: str
-    place: str | None
+    host_and_port: str | None
 
     def __str__(self) -> str:
-        if self.place is None:
+        if self.host_and_port is None:
             return self.kind
-        return f"{self.kind}:{'//' if self.kind == 'dask' else ''}{self.place}"
+        return f"{self.kind}:{'//' if self.kind == 'dask' else ''}{self.host_and_port}"
 
 
 def address(text: str) -> Address:
-    """The address that a text is of.
+    """Parse the address of a cluster.
 
-    Raises:
-        ValueError: It is of none, or the package that it needs is not installed.
+    Raises
+    ------
+    ValueError
+        The text is not an address, or the package for this kind of cluster is not installed.
 
-    Example:
-        >>> address("dask://10.0.0.7:8786").place
-        '10.0.0.7:8786'
+    Examples
+    --------
+    >>> address("dask://10.0.0.7:8786").host_and_port
+    '10.0.0.7:8786'
     """
-    kind, colon, place = text.partition(":")
+    kind, colon, host_and_port = text.partition(":")
     if kind == "dask":
-        place = place.removeprefix("//") if place.startswith("//") else ""
-    if kind not in PACKAGES or (text != "ray" and not _is_place(place)):
-        raise ValueError(f"a cluster is {FORMS}; got {text!r}")
+        has_slashes = host_and_port.startswith("//")
+        host_and_port = host_and_port.removeprefix("//") if has_slashes else ""
+    if kind not in PACKAGES or (text != "ray" and not _is_host_and_port(host_and_port)):
+        raise ValueError(f"the address of a cluster must be {FORMS}; got {text!r}")
     package, name = PACKAGES[kind]
     if importlib.util.find_spec(package) is None:
         raise ValueError(f"the cluster {text} needs {name}: pip install 'biv[{kind}]'")
-    return Address(kind, place if colon else None)
+    return Address(kind, host_and_port if colon else None)
 
 
-def _is_place(text: str) -> bool:
+def _is_host_and_port(text: str) -> bool:
     try:
         parts = urlsplit(f"//{text}")
         return parts.netloc == text and bool(parts.hostname and parts.port)
@@ -76,40 +83,45 @@ def _is_place(text: str) -> bool:
         return False
 
 
-def connect(where: Address) -> Workers:
-    """The workers of a cluster, which have what is needed to train as this process would.
+def connect(cluster: Address) -> Workers:
+    """Connect to a cluster whose workers have the same versions as this process.
 
-    Raises:
-        ConnectionError: Nobody answers there.
-        ValueError: There are no workers, or one has another version of something.
+    Raises
+    ------
+    ConnectionError
+        The cluster does not answer.
+    ValueError
+        The cluster has no workers, or a worker has another version of a package.
     """
-    if where.kind == "dask":
+    if cluster.kind == "dask":
         from biv.paper.workers.dask import DaskWorkers
 
-        return DaskWorkers(where)
+        return DaskWorkers(cluster)
     from biv.paper.workers.ray import RayWorkers
 
-    return RayWorkers(where)
+    return RayWorkers(cluster)
 
 
-def require_listening(where: Address, place: str) -> None:
-    """See that somebody is there, before a library waits for it much longer.
+def require_listening(cluster: Address, host_and_port: str) -> None:
+    """Check that a server listens at an address, because libraries would wait much longer for it.
 
-    Raises:
-        ConnectionError: Nobody is.
+    Raises
+    ------
+    ConnectionError
+        No server listens there.
     """
-    parts = urlsplit(f"//{place}")
+    parts = urlsplit(f"//{host_and_port}")
     try:
-        socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE).close()
+        socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_TIMEOUT).close()
     except OSError as error:
         raise ConnectionError(
-            f"{where} does not answer ({error}): is it running, is that its address, and may this "
-            f"machine reach it?{page_hint('distributed')}"
+            f"{cluster} does not answer ({error}). Check that it is running, that the address is "
+            f"right and that this machine can reach it{page_hint('distributed')}"
         ) from error
 
 
 class Versions(NamedTuple):
-    """What decides the bits of a result, beside the run, the data and the kind of processor."""
+    """Versions that influence the exact numbers of a result."""
 
     biv: str
     sources: str
@@ -121,13 +133,13 @@ class Versions(NamedTuple):
 
 
 def versions() -> Versions:
-    """Of this process."""
+    """Return the versions of this process."""
     return Versions(metadata.version("biv"), _sources(), torch.__version__, np.__version__)
 
 
 @lru_cache(maxsize=1)
 def _sources() -> str:
-    """A digest of our own sources as they were when first asked for, as what is imported is."""
+    """Return a digest of the sources of biv, read once, as imported modules are."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -138,38 +150,46 @@ def _sources() -> str:
 
 
 class OtherVersionError(ValueError):
-    """A worker would not train as this process does."""
+    """A worker has other versions than this process."""
 
 
-def require_versions(found: Mapping[str, object]) -> None:
-    """See that workers are like this process.
+def require_versions(by_worker: Mapping[str, object]) -> None:
+    """Check that workers have the same versions as this process.
 
-    Args:
-        found: The `versions` of each worker, or what was raised instead.
+    Parameters
+    ----------
+    by_worker : mapping
+        The `versions` of each worker, or the exception that it raised instead.
 
-    Raises:
-        OtherVersionError: One is not.
+    Raises
+    ------
+    OtherVersionError
+        A worker has other versions, or could not report them.
     """
-    for worker, there in found.items():
-        if isinstance(there, BaseException):
+    for worker, reported in by_worker.items():
+        if isinstance(reported, BaseException):
             raise OtherVersionError(
-                f"the worker {worker} cannot say which biv it has ({type(there).__name__}: {there})"
-                f": install there what is here, {versions()}, and start it again"
-            ) from there
-        if there != versions():
+                f"the worker {worker} cannot report its versions ({type(reported).__name__}: "
+                f"{reported}). Install {versions()} there and restart it"
+            ) from reported
+        if reported != versions():
             raise OtherVersionError(
-                f"the worker {worker} must have what is here, {versions()}; got {there}: install "
-                "the same, and start it again"
+                f"the worker {worker} must have {versions()}, as this machine; got {reported}. "
+                "Install the same versions there and restart it"
             )
 
 
 class Data(NamedTuple):
-    """What a worker has of the data of runs.
+    """State of the data of some runs on a worker.
 
-    Attributes:
-        digest: Of all labels, by which data are known to be the same everywhere.
-        problem: Why they cannot be used, if so.
-        note: What people should know about them.
+    Attributes
+    ----------
+    digest : str
+        Digest of all labels, to check that all workers have the same data.
+    problem : str or None
+        Why the data cannot be used, or None.
+    note : str or None
+        Message about the data for the user, or None.
     """
 
     digest: str
@@ -178,68 +198,80 @@ class Data(NamedTuple):
 
 
 def data(runs: Sequence[Run]) -> Data:
-    """What this process has of the data of runs."""
+    """Return the state of the data of these runs in this process."""
     labels = hashlib.sha256()
     try:
         stacks.require_rows(runs)
         for dataset, pixels in sorted({(run.dataset, run.pixels) for run in runs}, key=str):
             labels.update(protocol.source(dataset, pixels).data.y.tobytes())
-        note = protocol.left_out(runs[0].dataset, runs[0].pixels)
+        note = protocol.skipped_files_note(runs[0].dataset, runs[0].pixels)
     except (ValueError, OSError) as error:
         return Data("", str(error), None)
     return Data(labels.hexdigest()[:12], None, note)
 
 
-async def data_meanwhile(runs: Sequence[Run]) -> Data:
-    """The same, for a worker that has other things to do while images are decoded."""
+async def data_in_thread(runs: Sequence[Run]) -> Data:
+    """Do the same as `data`, without blocking the event loop of a worker that decodes images."""
     return await asyncio.to_thread(data, runs)
 
 
-def require_data(found: Mapping[str, object]) -> str | None:
-    """See that all workers have the same data, and enough.
+def require_data(by_worker: Mapping[str, object]) -> str | None:
+    """Check that all workers have the same data and enough rows.
 
-    Args:
-        found: What each worker says of its `data`, or what was raised instead.
+    Parameters
+    ----------
+    by_worker : mapping
+        The `data` of each worker, or the exception that it raised instead.
 
-    Returns:
-        What people should know about these data.
+    Returns
+    -------
+    str or None
+        A message about the data for the user, if there is one.
 
-    Raises:
-        ValueError: They do not.
+    Raises
+    ------
+    ValueError
+        The data of a worker cannot be used, or differ from those of another worker.
     """
     first: tuple[str, Data] | None = None
-    for worker, there in found.items():
-        if not isinstance(there, Data):
-            raise ValueError(f"the worker {worker} cannot say which data it has: {there}")
-        if there.problem is not None:
-            raise ValueError(f"on the worker {worker}: {there.problem}")
-        first = first or (worker, there)
-        if there.digest != first[1].digest:
+    for worker, reported in by_worker.items():
+        if not isinstance(reported, Data):
+            raise ValueError(f"the worker {worker} cannot report which data it has: {reported}")
+        if reported.problem is not None:
+            raise ValueError(f"on the worker {worker}: {reported.problem}")
+        first = first or (worker, reported)
+        if reported.digest != first[1].digest:
             raise ValueError(
-                f"all workers must have the same data; {worker} and {first[0]} have different ones"
+                f"all workers must have the same data; those of {worker} and {first[0]} differ"
             )
     return first[1].note if first else None
 
 
-_at_work = threading.Lock()  # a worker may have several threads; one stack takes them all
+_training = threading.Lock()  # a worker may have several threads, but trains one stack at a time
 
 
-def work(runs: Sequence[Run], here: Versions) -> Report:
+def work(runs: Sequence[Run], required: Versions) -> Report:
     """Train a stack on a worker, as a process of this machine would.
 
-    Args:
-        runs: Of one shape.
-        here: The versions of who asked. A worker may have come after all others were looked at.
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs of one shape.
+    required : Versions
+        Versions of the runner. They are checked here too, because a worker may have joined after
+        the check of all workers.
 
-    Raises:
-        OtherVersionError: The worker has others.
+    Raises
+    ------
+    OtherVersionError
+        The worker has other versions.
     """
-    if versions() != here:
+    if versions() != required:
         raise OtherVersionError(
-            f"a worker must have {here}; one that came later, on {platform.node()}, has "
-            f"{versions()}; what was done before is stored"
+            f"all workers must have {required}; got {versions()} on {platform.node()}, which "
+            "joined later. Finished runs are stored"
         )
-    with _at_work, _one_thread():
+    with _training, _one_thread():
         return stacks.attempt(runs)
 
 

@@ -15,76 +15,78 @@ from typing import Any
 import distributed
 
 from biv.paper.spec import Run
-from biv.paper.stacks import Report, Trouble, member_steps, provenance
+from biv.paper.stacks import Report, StackFailure, member_steps, provenance
 from biv.paper.workers import clusters
 
 
 class DaskWorkers:
-    """The processes that a scheduler of Dask has when it is asked.
+    """Processes that a Dask scheduler has at the time of connecting.
 
-    A worker that dies costs the stack that it was at, which the scheduler gives to another; it
-    gives up a stack that several have died of (its `allowed-failures`).
+    If a worker dies, the scheduler gives its stack to another one. It gives up a stack that has
+    killed several workers (see its setting `allowed-failures`).
     """
 
-    def __init__(self, where: clusters.Address) -> None:
-        self._where = where
-        place = str(where.place)
-        clusters.require_listening(where, place)
+    def __init__(self, cluster: clusters.Address) -> None:
+        self._cluster = cluster
+        host_and_port = str(cluster.host_and_port)
+        clusters.require_listening(cluster, host_and_port)
         try:
-            self._client = _client(f"tcp://{place}")
+            self._client = _client(f"tcp://{host_and_port}")
         except OSError as error:
             raise ConnectionError(
-                f"what answers at {where} is no scheduler of Dask, or a busy one: {error}"
+                f"the server at {cluster} is not a Dask scheduler, or is too busy: {error}"
             ) from error
         self._waiting: dict[Any, Sequence[Run]] = {}
-        self._done = distributed.as_completed(loop=self._client.loop, raise_errors=False)
+        self._completed = distributed.as_completed(loop=self._client.loop, raise_errors=False)
         try:
-            self.count = self._workers()
+            self.count = self._wait_for_workers()
             clusters.require_versions(self._client.run(clusters.versions, on_error="return"))
         except BaseException:
             self.close()
             raise
 
-    def _workers(self) -> int:
+    def _wait_for_workers(self) -> int:
         try:
-            self._client.wait_for_workers(1, timeout=clusters.PATIENCE)
+            self._client.wait_for_workers(1, timeout=clusters.CONNECT_TIMEOUT)
         except (TimeoutError, AsyncTimeoutError) as error:
             raise ValueError(
-                f"{self._where} has no workers after {clusters.PATIENCE:.0f} s: start some, with "
-                f"`dask worker {self._where.place} --nthreads 1`"
+                f"{self._cluster} has no workers after {clusters.CONNECT_TIMEOUT:.0f} s. Start "
+                f"some with `dask worker {self._cluster.host_and_port} --nthreads 1`"
             ) from error
         return len(self._client.nthreads())
 
     def require_rows(self, runs: Sequence[Run]) -> str | None:
-        """See that the data are on every worker."""
-        found = self._client.run(clusters.data_meanwhile, list(runs), on_error="return")
-        notes = [clusters.require_data(found), self._idle_threads()]
+        """Check that every worker has the data."""
+        by_worker = self._client.run(clusters.data_in_thread, list(runs), on_error="return")
+        notes = [clusters.require_data(by_worker), self._idle_threads_note()]
         return "\n".join(note for note in notes if note) or None
 
-    def _idle_threads(self) -> str | None:
+    def _idle_threads_note(self) -> str | None:
         threads = sum(self._client.nthreads().values())
         if threads <= self.count:
             return None
         return (
-            f"{self._where} has {threads} threads in {self.count} workers, and a worker trains one "
-            "stack at a time: start workers with --nthreads 1 to use all cores."
+            f"{self._cluster} has {threads} threads in {self.count} workers, but a worker trains "
+            "one stack at a time. Start workers with --nthreads 1 to use all cores."
         )
 
     def submit(self, runs: Sequence[Run]) -> None:
-        """Have a stack trained."""
+        """Queue a stack for training."""
         future = self._client.submit(clusters.work, list(runs), clusters.versions(), pure=False)
         self._waiting[future] = runs
-        self._done.add(future)
+        self._completed.add(future)
 
-    def finished(self, moved: Callable[[int], object]) -> Iterator[tuple[Sequence[Run], Report]]:
-        """Every stack with what became of it, as they are done."""
+    def finished(
+        self, on_progress: Callable[[int], object]
+    ) -> Iterator[tuple[Sequence[Run], Report]]:
+        """Yield every stack with its report, in the order in which they finish."""
         steps = 0
-        for future in self._done:
+        for future in self._completed:
             report = self._report(future)
             runs = self._waiting.pop(future)
-            if not isinstance(report, Trouble):
+            if not isinstance(report, StackFailure):
                 steps += member_steps(runs)
-                moved(steps)
+                on_progress(steps)
             yield runs, report
 
     def _report(self, future: Any) -> Report:
@@ -94,24 +96,26 @@ class DaskWorkers:
         except clusters.OtherVersionError:
             raise
         except distributed.KilledWorker as error:
-            told = (
-                f"KilledWorker: all that were given this stack died, the last {error.last_worker}"
+            message = (
+                f"KilledWorker: every worker that trained this stack died, last {error.last_worker}"
             )
-            return self._trouble(told, "", again=False)
+            return self._failure(message, "", retry=False)
         except (CancelledError, AsyncCancelledError) as error:
             raise RuntimeError(
-                f"{self._where} is gone, or has dropped what it was given; what was done before is "
-                "stored: start again to go on"
+                f"the connection to {self._cluster} was lost, or it dropped its tasks. Finished "
+                "runs are stored; run the same command again to resume"
             ) from error
-        except Exception as error:  # it was not even begun: a worker could not read it, say
+        except (
+            Exception
+        ) as error:  # before the training, for example if a worker cannot unpickle it
             text = "".join(traceback.format_exception(error))
-            return self._trouble(f"{type(error).__name__}: {error}", text, again=True)
+            return self._failure(f"{type(error).__name__}: {error}", text, retry=True)
 
-    def _trouble(self, error: str, text: str, again: bool) -> Trouble:
-        return Trouble(error, text, str(self._where), provenance(time.monotonic()), again)
+    def _failure(self, error: str, text: str, retry: bool) -> StackFailure:
+        return StackFailure(error, text, str(self._cluster), provenance(time.monotonic()), retry)
 
     def close(self) -> None:
-        """Cancel what is queued and disconnect; a stack that a worker has begun is in vain."""
+        """Cancel queued stacks and disconnect; results of stacks in training are dropped."""
         if self._client.status == "running":
             self._client.cancel(list(self._waiting), force=True)
         self._waiting.clear()
@@ -119,19 +123,22 @@ class DaskWorkers:
 
 
 def _client(address: str) -> Any:
-    """A client of a scheduler, in bounded time: Dask may wait for ever for a server of others."""
-    made: Future[Any] = Future()
+    """Return a client of a scheduler, or raise in bounded time.
 
-    def make() -> None:
+    Dask may wait forever if the server at the address is not a scheduler.
+    """
+    connected: Future[Any] = Future()
+
+    def connect() -> None:
         try:
-            made.set_result(
-                distributed.Client(address, timeout=clusters.PATIENCE, set_as_default=False)
+            connected.set_result(
+                distributed.Client(address, timeout=clusters.CONNECT_TIMEOUT, set_as_default=False)
             )
         except BaseException as error:
-            made.set_exception(error)
+            connected.set_exception(error)
 
-    threading.Thread(target=make, daemon=True).start()
+    threading.Thread(target=connect, daemon=True).start()
     try:
-        return made.result(timeout=clusters.PATIENCE + 1)
+        return connected.result(timeout=clusters.CONNECT_TIMEOUT + 1)
     except FutureTimeoutError as error:
-        raise TimeoutError("it does not speak as one does") from error
+        raise TimeoutError("it does not answer in Dask's protocol") from error

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine, one a core."""
+"""Workers that are processes on this machine."""
 
 from __future__ import annotations
 
@@ -19,69 +19,74 @@ from biv.paper import protocol, stacks
 from biv.paper.spec import Run
 from biv.paper.stacks import Report
 
-OF_TERMINALS = [  # Ctrl-C and hanging up, which go to all processes that a command has started
-    getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)
-]
-POLL = 0.2  # seconds between two looks at the workers' progress
+# Signals of a terminal (Ctrl-C and hang-up), which it sends to all processes of a command.
+TERMINAL_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]
+POLL_INTERVAL = 0.2  # seconds between two checks of the progress
 
 
 class Processes:
-    """So many processes, started when there is work, ended when closed."""
+    """Pool of processes that are started on the first submission and stopped by `close`."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         context = multiprocessing.get_context("spawn")
-        with _deaf():  # as is the process that clears away what these two leave
+        with _terminal_signals_ignored():  # inherited by the resource tracker that these start
             self._steps, self._stop = context.Value("q", 0), context.Event()
         self._pool = ProcessPoolExecutor(
-            count, context, initializer=_begin, initargs=(self._steps, self._stop, os.getpid())
+            count,
+            context,
+            initializer=_initialize_worker,
+            initargs=(self._steps, self._stop, os.getpid()),
         )
         self._waiting: dict[Future[Report], Sequence[Run]] = {}
 
     def require_rows(self, runs: Sequence[Run]) -> str | None:
-        """See that the data are on this machine."""
+        """Check that this machine has the data."""
         stacks.require_rows(runs)
-        return protocol.left_out(runs[0].dataset, runs[0].pixels)
+        return protocol.skipped_files_note(runs[0].dataset, runs[0].pixels)
 
     def submit(self, runs: Sequence[Run]) -> None:
-        """Have a stack trained."""
-        with _deaf(), _told_if_broken():
+        """Queue a stack for training."""
+        with _terminal_signals_ignored(), _clear_pool_errors():
             self._waiting[self._pool.submit(_attempt, runs)] = runs
 
-    def finished(self, moved: Callable[[int], object]) -> Iterator[tuple[Sequence[Run], Report]]:
-        """Every stack with what became of it, as they are done."""
+    def finished(
+        self, on_progress: Callable[[int], object]
+    ) -> Iterator[tuple[Sequence[Run], Report]]:
+        """Yield every stack with its report, in the order in which they finish."""
         while self._waiting:
-            done, _ = wait(self._waiting, timeout=POLL, return_when=FIRST_COMPLETED)
-            moved(self._steps.value)
+            done, _ = wait(self._waiting, timeout=POLL_INTERVAL, return_when=FIRST_COMPLETED)
+            on_progress(self._steps.value)
             for future in done:
-                with _told_if_broken():
+                with _clear_pool_errors():
                     report = future.result()
                 yield self._waiting.pop(future), report
 
     def close(self) -> None:
-        """End the processes: when all is done, or when interrupted, within a step."""
+        """Stop the processes; a process that is training stops after its current step."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def _told_if_broken() -> Iterator[None]:
+def _clear_pool_errors() -> Iterator[None]:
+    """Raise a broken pool as an error that says what to do."""
     try:
         yield
     except BrokenProcessPool as error:
         raise RuntimeError(
-            "a worker process was ended from outside, by a lack of memory perhaps; what was "
-            "done before is stored: start again to go on"
+            "a worker process was killed, possibly because memory ran out. Finished runs are "
+            "stored; run the same command again to resume"
         ) from error
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """What is started meanwhile does not hear a terminal, from its first moment on: we do."""
+def _terminal_signals_ignored() -> Iterator[None]:
+    """Let processes that are started meanwhile ignore terminal signals from their first moment."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in OF_TERMINALS}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in TERMINAL_SIGNALS}
     try:
         yield
     finally:
@@ -89,32 +94,32 @@ def _deaf() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# Of this worker process: the counter that all share, and the event that ends them all.
+# Set in each worker process: the step counter that all share, and the event that stops all.
 _steps: Any = None
 _stop: Any = None
 
 
-def _begin(steps: Any, stop: Any, parent: int) -> None:
-    """Set up a worker: one thread, and an end when its parent says so or is no more."""
+def _initialize_worker(steps: Any, stop: Any, parent: int) -> None:
+    """Set up a worker process: one thread, and an exit when its parent stops it or exits."""
     global _steps, _stop
     _steps, _stop = steps, stop
-    for number in OF_TERMINALS:  # where it is not inherited, as from a thread
+    for number in TERMINAL_SIGNALS:  # not inherited if the pool was used from a thread
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
 
 
 def _attempt(runs: Sequence[Run]) -> Report:
-    return stacks.attempt(runs, _count)
+    return stacks.attempt(runs, _count_steps)
 
 
-def _count(steps: int) -> None:
+def _count_steps(steps: int) -> None:
     if _stop.is_set():
         os._exit(1)
     with _steps.get_lock():

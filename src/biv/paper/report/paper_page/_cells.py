@@ -1,4 +1,4 @@
-"""Numbers in cells of tables."""
+"""Format the numbers of table cells."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import math
 
 
 def format_finite(value: float, form: str) -> str:
-    """Return a number with a true minus sign, or nothing where it is not finite."""
+    """Format a number with a typographic minus sign; return an empty string if it is not finite."""
     return format(value, form).replace("-", "−") if math.isfinite(value) else ""

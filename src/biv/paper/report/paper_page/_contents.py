@@ -1,4 +1,4 @@
-"""What a store has runs of, and which of them a report is of."""
+"""List the data sets and presets of a store, and the runs that a report shows."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from biv.paper.presets import PRESETS
 from biv.paper.spec import Run
 from biv.paper.store import Store
 
-MAX_SEEDS = 1000  # that a report is of; a damaged store may name any
+MAX_SEEDS = 1000  # larger seeds are ignored, because a damaged store may contain any number
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The part of a store that a report is of.
+class Selection:
+    """Part of a store that a report shows.
 
-    Attributes:
-        dataset: Of its runs.
-        preset: Of its runs, by name.
-        seeds: How many there are.
-        runs: How many of those that artefacts and claims want are there.
+    Attributes
+    ----------
+    dataset : str
+        Data set of the runs.
+    preset : str
+        Name of their preset.
+    seeds : int
+        Number of seeds.
+    runs : int, default=0
+        Number of stored runs that the artefacts and claims use.
     """
 
     dataset: str
@@ -31,26 +36,26 @@ class Chosen:
     runs: int = 0
 
 
-def contents(store: Store) -> list[Chosen]:
-    """What a store has runs of, the most first."""
-    done = store.runs()
+def contents(store: Store) -> list[Selection]:
+    """Return the data sets and presets of a store, the one with the most runs first."""
+    finished = store.runs()
     seeds: dict[Run, list[int]] = {}
-    for run in done:
+    for run in finished:
         seeds.setdefault(replace(run, seed=0), []).append(run.seed)
-    found = []
-    for dataset in dict.fromkeys(run.dataset for run in done):
+    selections = []
+    for dataset in dict.fromkeys(run.dataset for run in finished):
         for preset in PRESETS.values():
             if preset.only_faces and dataset != "utkface":
                 continue
-            present = {run for run in wanted_runs(dataset, preset.name, 1) if run in seeds}
+            present = {run for run in runs_of_report(dataset, preset.name, 1) if run in seeds}
             if present:
-                own = [seed for run in present for seed in seeds[run] if seed < MAX_SEEDS] or [0]
-                found.append(Chosen(dataset, preset.name, max(own) + 1, len(own)))
-    return sorted(found, key=lambda chosen: -chosen.runs)
+                valid = [seed for run in present for seed in seeds[run] if seed < MAX_SEEDS] or [0]
+                selections.append(Selection(dataset, preset.name, max(valid) + 1, len(valid)))
+    return sorted(selections, key=lambda selection: -selection.runs)
 
 
-def wanted_runs(dataset: str, preset: str, seeds: int) -> list[Run]:
-    """Return the runs of all artefacts and claims, each once."""
+def runs_of_report(dataset: str, preset: str, seeds: int) -> list[Run]:
+    """Return the runs of all artefacts and claims, without duplicates."""
     things: list[Any] = list(artefacts(dataset, PRESETS[preset]).values())
     things += claims(dataset, PRESETS[preset]).values()
     return list(dict.fromkeys(run for thing in things for run in thing.runs(seeds)))

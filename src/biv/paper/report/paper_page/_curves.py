@@ -1,4 +1,4 @@
-"""Sections of curves: those of a figure, and those behind the table."""
+"""Sections with curves: those of the figures, and those behind the table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from biv.paper.summary import Summary, summarise
 from biv.report.charts import BLACK, Chart, Colour, Panel, Series
 from biv.report.parts import Section, Table
 
-POINTS = 150  # of a curve, at most: more than a screen shows of it
+POINTS = 150  # maximum number of points of a curve, more than a screen can show
 
 
 def figure_section(artefact: Artefact, results: Mapping[Run, RunResult], seeds: int) -> Section:
-    """Return a figure of the paper and its numbers."""
+    """Return the section of one of the paper's figures."""
     number = int(artefact.name.removeprefix("fig"))
-    heading = f"Figure {number}, {artefact.label}: {artefact.shows}"
+    heading = f"Figure {number}, {artefact.label}: {artefact.title}"
     caption = figures.caption(artefact, results, seeds)
     return curves_section(artefact.name, heading, artefact, results, seeds, caption)
 
@@ -34,9 +34,9 @@ def curves_section(
     seeds: int,
     caption: str,
 ) -> Section:
-    """Return the curves of an artefact and its numbers."""
+    """Return a section with the curves of an artefact and their numbers."""
     tested = artefact.quantity == "test_loss"
-    chart = (_tests if tested else _trainings)(key, artefact, results, seeds, caption)
+    chart = (_test_chart if tested else _training_chart)(key, artefact, results, seeds, caption)
     parts: list[Any] = [] if chart is None else [chart]
     head, *rows = lines.rows(artefact, results, seeds)
     numbers = Table(key, "The numbers", head, rows, folded=True)
@@ -44,30 +44,30 @@ def curves_section(
 
 
 def _colours(artefact: Artefact) -> dict[str, Colour]:
-    """Of every line, by its label."""
-    found: dict[str, Colour] = {}
+    """Return the colour of each line, by its label."""
+    by_label: dict[str, Colour] = {}
     for panel in artefact.panels:
         for line, colour in zip(panel.lines, figures.colours(panel), strict=True):
             truth = colour == figures.TRUTH_COLOUR
-            found.setdefault(line.label, BLACK if truth else Colour.from_hex(_hex(colour)))
-    return found
+            by_label.setdefault(line.label, BLACK if truth else Colour.from_hex(_hex(colour)))
+    return by_label
 
 
 def _hex(colour: Any) -> str:
     if isinstance(colour, str):
         return colour
-    return "#" + "".join(f"{round(255 * share):02x}" for share in colour[:3])
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in colour[:3])
 
 
-def _tests(
+def _test_chart(
     key: str, artefact: Artefact, results: Mapping[Run, RunResult], seeds: int, caption: str
 ) -> Chart | None:
-    """Mean test losses with their bands."""
-    owns = [
-        [own for line in p.lines if (own := summarise(line, results, seeds)) and own.curves.size]
+    """Return the chart of mean test losses and their bands; None if there are no runs."""
+    by_panel = [
+        [s for line in p.lines if (s := summarise(line, results, seeds)) and s.curves.size]
         for p in artefact.panels
     ]
-    everything = [own for panel in owns for own in panel]
+    everything = [summary for summaries in by_panel for summary in summaries]
     if not everything:
         return None
     limits = figures.limits(everything)
@@ -76,25 +76,27 @@ def _tests(
             panel.title,
             "training samples seen, thousands",
             "test MSE on clean labels",
-            [_curve(own) for own in found],
-            "Lowest means: " + "; ".join(f"{o.line.label} {o.lowest:.3f}" for o in found) + ".",
+            [_curve(summary) for summary in summaries],
+            "Lowest mean test losses: "
+            + "; ".join(f"{s.line.label} {s.lowest:.3f}" for s in summaries)
+            + ".",
             y_range=limits,
         )
-        for panel, found in zip(artefact.panels, owns, strict=True)
-        if found
+        for panel, summaries in zip(artefact.panels, by_panel, strict=True)
+        if summaries
     ]
-    drawn = {own.line.label for own in everything}
+    drawn = {summary.line.label for summary in everything}
     colours = {name: colour for name, colour in _colours(artefact).items() if name in drawn}
     return Chart(key, caption, panels, colours)
 
 
-def _curve(own: Summary) -> Series:
-    shown = thinned(len(own.samples))
-    mean, std = own.mean[shown], own.std[shown]
-    several = len(own.curves) > 1
+def _curve(summary: Summary) -> Series:
+    shown = thinned(len(summary.samples))
+    mean, std = summary.mean[shown], summary.std[shown]
+    several = len(summary.curves) > 1
     return Series(
-        own.line.label,
-        own.samples[shown] / 1e3,
+        summary.line.label,
+        summary.samples[shown] / 1e3,
         mean,
         low=mean - std if several else None,
         high=mean + std if several else None,
@@ -102,36 +104,43 @@ def _curve(own: Summary) -> Series:
 
 
 def thinned(count: int) -> Any:
-    """Places of a curve, evenly spread, the first and the last among them."""
+    """Return at most `POINTS` evenly spaced indices of a curve, including both ends."""
     return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int))
 
 
-def _trainings(
+def _training_chart(
     key: str, artefact: Artefact, results: Mapping[Run, RunResult], seeds: int, caption: str
 ) -> Chart | None:
-    """Training losses, the mean of every epoch and the deviation within it."""
+    """Return the chart of training losses per epoch, or None if there are no runs."""
     panels = []
     colours = _colours(artefact)
     for panel in artefact.panels:
-        series = [own for line in panel.lines if (own := _training(line, results, seeds))]
+        series = [s for line in panel.lines if (s := _training_curve(line, results, seeds))]
         if series:
-            said = "; ".join(f"{own.name} ends at {float(own.y[-1]):.3g}" for own in series)
-            axis = "training loss, an epoch's mean ± std"
+            description = "; ".join(f"{s.name} ends at {float(s.y[-1]):.3g}" for s in series)
+            axis = "training loss per epoch, mean ± std"
             panels.append(
-                Panel(panel.title, "training samples seen, thousands", axis, series, said, log="y")
+                Panel(
+                    panel.title,
+                    "training samples seen, thousands",
+                    axis,
+                    series,
+                    description,
+                    log="y",
+                )
             )
-    shown = {own.name for panel in panels for own in panel.series}
+    shown = {series.name for panel in panels for series in panel.series}
     colours = {name: colour for name, colour in colours.items() if name in shown}
     return Chart(key, caption, panels, colours) if panels else None
 
 
-def _training(line: Line, results: Mapping[Run, RunResult], seeds: int) -> Series | None:
-    found = figures.training_curve(line, results, seeds)
-    if found is None:
+def _training_curve(line: Line, results: Mapping[Run, RunResult], seeds: int) -> Series | None:
+    curve = figures.training_curve(line, results, seeds)
+    if curve is None:
         return None
-    samples, mean, spread = found
+    samples, mean, spread = curve
     shown = thinned(len(samples))
-    floor = np.maximum(mean - spread, mean / 30)[shown]  # a logarithmic axis knows no 0
+    floor = np.maximum(mean - spread, mean / 30)[shown]  # above 0, for the logarithmic axis
     return Series(
         line.label, samples[shown] / 1e3, mean[shown], low=floor, high=(mean + spread)[shown]
     )

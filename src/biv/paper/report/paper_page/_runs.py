@@ -1,4 +1,4 @@
-"""The last sections: every training, where it came from, and how to repeat it."""
+"""The last sections: all runs, their provenance, and the commands that repeat them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from biv.losses import registry
-from biv.paper.report.paper_page._contents import Chosen
+from biv.paper.report.paper_page._contents import Selection
 from biv.paper.results import RunResult
 from biv.paper.spec import Run
 from biv.paper.store import Store
@@ -15,10 +15,10 @@ from biv.report.parts import Bullets, Cell, Commands, Section, Table, Text
 
 
 def runs_section(results: Mapping[Run, RunResult]) -> Section:
-    """Return a table of every training."""
+    """Return the section with a table of all runs."""
     rows: list[list[Cell | str]] = []
     for run, result in results.items():
-        found = result.summary
+        summary = result.summary
         rows.append(
             [
                 run.key,
@@ -26,21 +26,21 @@ def runs_section(results: Mapping[Run, RunResult]) -> Section:
                 _loss_text(run),
                 Cell(str(run.seed), float(run.seed)),
                 Cell(str(run.batch_size), float(run.batch_size)),
-                _number(found["lowest_smoothed"]),
-                _number(found["last_smoothed"]),
-                "yes" if found["diverged"] else "",
+                _number(summary["lowest_smoothed"]),
+                _number(summary["last_smoothed"]),
+                "yes" if summary["diverged"] else "",
             ]
         )
     columns = ["run", "noise", "loss", "seed", "batch", "lowest", "last", "diverged"]
     table = Table(
         "runs",
-        "Every training: its smoothed test loss, lowest and last",
+        "All runs, with the lowest and the last value of their smoothed test loss.",
         columns,
         rows,
         folded=True,
         numbers=(3, 4, 5, 6),
     )
-    return Section("runs", "All trainings", [table])
+    return Section("runs", "All runs", [table])
 
 
 def _number(value: float | bool | None) -> Cell:
@@ -51,59 +51,62 @@ def _noise_text(run: Run) -> str:
     noise = run.noise
     if noise.kind == "none":
         return "none"
-    words = [f"{noise.kind} {noise.parameter:g}"]
-    words += [f"level {noise.level:g}"] if noise.level != 1 else []
+    parts = [f"{noise.kind} {noise.parameter:g}"]
+    parts += [f"level {noise.level:g}"] if noise.level != 1 else []
     if noise.disturbance:
-        words.append(f"D_v {noise.disturbance:g}" + (", squared" if noise.squared_reading else ""))
-    words += [f"tested on {run.test_region}"] if run.test_region != "all" else []
-    return ", ".join(words)
+        parts.append(f"D_v {noise.disturbance:g}" + (", squared" if noise.squared_reading else ""))
+    parts += [f"tested on {run.test_region}"] if run.test_region != "all" else []
+    return ", ".join(parts)
 
 
 def _loss_text(run: Run) -> str:
     loss = run.loss
-    minimised = registry.get(loss.kind)
-    words = [minimised.title]
-    if "epsilon" in minimised.settings:
-        words.append(f"ε {loss.epsilon:g}")
-    if "threshold" in minimised.settings:
-        words.append(f"{loss.threshold:.4g}" + ("" if loss.raw_threshold else " μ"))
+    definition = registry.get(loss.kind)
+    parts = [definition.title]
+    if "epsilon" in definition.settings:
+        parts.append(f"ε {loss.epsilon:g}")
+    if "threshold" in definition.settings:
+        parts.append(f"{loss.threshold:.4g}" + ("" if loss.raw_threshold else " μ"))
     if run.optimizer != "adam":
-        words.append(f"{run.optimizer} {run.learning_rate:g}")
-    return ", ".join(words)
+        parts.append(f"{run.optimizer} {run.learning_rate:g}")
+    return ", ".join(parts)
 
 
 def provenance_section(
-    store: Store, chosen: Chosen, results: Mapping[Run, RunResult], place: str
+    store: Store, selection: Selection, results: Mapping[Run, RunResult], folder: str
 ) -> Section:
-    """Return the commands that make the page again, and where its runs came from."""
-    kinds: dict[str, Counter[str]] = {}
+    """Return the section with the commands that repeat the report and its runs' provenance."""
+    counts: dict[str, Counter[str]] = {}
     for result in results.values():
         for name, value in result.provenance.items():
-            kinds.setdefault(name, Counter())[_told(value)] += 1
-    rows = [[name, ", ".join(_counted(values, len(results)))] for name, values in kinds.items()]
-    options = f"--dataset {chosen.dataset} --preset {chosen.preset} --seeds {chosen.seeds}"
-    commands = [
-        f"biv reproduce all {options} --out {place}",
-        f"biv claims {options} --out {place}",
-        f"biv report {place} --dataset {chosen.dataset} --preset {chosen.preset} -o report.html",
+            counts.setdefault(name, Counter())[_value_text(value)] += 1
+    rows = [
+        [name, ", ".join(_count_texts(values, len(results)))] for name, values in counts.items()
     ]
-    failed = [f for f in store.failures() if f.run.dataset == chosen.dataset]
+    data = f"--dataset {selection.dataset} --preset {selection.preset}"
+    options = f"{data} --seeds {selection.seeds}"
+    commands = [
+        f"biv reproduce all {options} --out {folder}",
+        f"biv claims {options} --out {folder}",
+        f"biv report {folder} {data} -o report.html",
+    ]
+    failed = [f for f in store.failures() if f.run.dataset == selection.dataset]
     parts: list[Any] = [
-        Text("These commands train what is missing in the store and make this page again:"),
+        Text("These commands train the runs that the store lacks and write this report again:"),
         Commands(commands),
-        Table("provenance", "Where the runs came from", ["what", "found"], rows),
+        Table("provenance", "Provenance of the runs.", ["property", "values"], rows),
     ]
     if failed:
         parts.append(Bullets([f"failed: {f.run.canonical()}: {f.error}" for f in failed]))
     return Section("repeat", "How to repeat it", parts)
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return f"{value:.0f}" if isinstance(value, float) else str(value)
 
 
-def _counted(values: Counter[str], total: int) -> list[str]:
-    """The commonest, with their counts where there are several."""
+def _count_texts(values: Counter[str], total: int) -> list[str]:
+    """Return the values, the most frequent first, with their counts if there are several."""
     if len(values) == 1:
         return [next(iter(values))]
     if len(values) > 5:
