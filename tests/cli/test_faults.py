@@ -89,7 +89,7 @@ def test_training_continues_if_the_checkpoint_does_not_fit(monkeypatch, capsys):
         no_room_for(patch, "unfinished")
         assert run(*TRAIN, "--out", "other") == 0
     output = capsys.readouterr().err
-    assert output.count(FULL) == output.count("the training continues") == 1
+    assert output.count(FULL) == output.count("The training continues") == 1
     assert set(file_names(Path("other"))) == WHOLE
     one, other = (load_file(Path(name, "model.safetensors")) for name in ("one", "other"))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
