@@ -1,4 +1,4 @@
-"""Run the campaigns: `PYTHONPATH=tests python -m fuzz --help`."""
+"""Run fuzzing campaigns: `PYTHONPATH=tests python -m fuzz --help`."""
 
 import argparse
 import os
@@ -10,16 +10,26 @@ from fuzz.running import State, run, run_case, table
 
 
 def main():
-    """Parse, run, print the table; 1 if a case has failed."""
+    """Run the campaigns and print a table; return 1 if a case has failed."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("--cases", type=int, default=10_000, help="of all campaigns but kills")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=30, help="then it stops, to be resumed")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--state", type=Path, default=Path("build/fuzz.json"), help="what was done")
-    parser.add_argument("--campaign", nargs="+", choices=list(CAMPAIGNS), help="only these")
-    parser.add_argument("--case", nargs="+", type=int, help="of one campaign, again, and no others")
+    parser.add_argument(
+        "--cases", type=int, default=10_000, help="number of cases of all campaigns except kills"
+    )
+    parser.add_argument("--kills", type=int, default=100, help="number of cases of kills")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all cases")
+    parser.add_argument(
+        "--minutes", type=float, default=30, help="time limit; the same command resumes later"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of processes")
+    parser.add_argument(
+        "--state", type=Path, default=Path("build/fuzz.json"), help="file with the cases done"
+    )
+    parser.add_argument(
+        "--campaign", nargs="+", choices=list(CAMPAIGNS), help="run these campaigns only"
+    )
+    parser.add_argument(
+        "--case", nargs="+", type=int, help="repeat these cases of one campaign, and run no others"
+    )
     options = parser.parse_args()
     chosen = options.campaign or list(CAMPAIGNS)
     if options.case is not None:
@@ -38,7 +48,7 @@ def main():
     finished = run(cases, state, jobs=options.jobs, seconds=60 * options.minutes)
     print(table(cases, state))
     if not finished:
-        print(f"\nStopped before the end; the same command resumes from {options.state}.")
+        print(f"\nThe time limit is reached; the same command resumes from {options.state}.")
     return 1 if any(state.failures.values()) or not finished else 0
 
 

@@ -1,4 +1,4 @@
-"""The campaigns, and how many of all cases each gets."""
+"""List of the campaigns, with the fraction of all cases that each gets."""
 
 from fuzz import faults, files, fits, full, kills, losses, tables
 
@@ -11,7 +11,7 @@ CAMPAIGNS = {
     "full": full.case,
     "kills": kills.case,
 }
-# Those that take milliseconds get most; kills are counted by themselves.
+# Campaigns whose cases take milliseconds get most; the number of kills is set separately.
 SHARES = {
     "losses": 0.642, "fits": 0.08, "tables": 0.12, "files": 0.12, "faults": 0.036, "full": 0.002,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Watch what this process writes below a folder, and make one of these calls fail."""
+"""Record the calls by which this process changes a folder, and make one of them fail."""
 
 import builtins
 import errno
@@ -7,8 +7,8 @@ import os
 import sys
 from contextlib import contextmanager
 
-GROWS = ("open", "write", "os.mkdir", "os.fsync")  # what a full disk goes on to refuse
-PATHS = {  # audit events: where their paths are, and the folder that these are relative to
+GROWS = ("open", "write", "os.mkdir", "os.fsync")  # calls that keep failing on a full disk
+PATHS = {  # audit events: positions of their paths, and of the folders these are relative to
     "os.rename": ((0, 2), (1, 3)),
     "os.remove": ((0, 1),),
     "os.mkdir": ((0, 2),),
@@ -19,10 +19,12 @@ _open, _write, _fsync = io.open, os.write, os.fsync
 
 
 class Watch:
-    """The calls that change something below a folder.
+    """Record of the calls that change something below a folder.
 
-    Attributes:
-        calls: Their kinds and paths, in order.
+    Attributes
+    ----------
+    calls : list of (str, str)
+        Kind and path of each call, in order.
     """
 
     def __init__(self, folder, fail_at=None, *, persistent=False):
@@ -30,26 +32,27 @@ class Watch:
         self.fail_at, self.persistent = fail_at, persistent
         self.calls = []
 
-    def called(self, kind, path):
+    def record(self, kind, path):
         if path != self.folder and not path.startswith(self.folder + os.sep):
             return
         self.calls.append((kind, path))
         if self.fail_at is None or len(self.calls) < self.fail_at:
             return
         if len(self.calls) == self.fail_at or (self.persistent and kind in GROWS):
-            named = () if kind in ("write", "os.fsync") else (path,)  # as the real ones do
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *named)
+            # A real error of a write or a synchronisation names no path either.
+            path_argument = () if kind in ("write", "os.fsync") else (path,)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *path_argument)
 
 
 @contextmanager
 def watched(folder, fail_at=None, *, persistent=False):
-    """Count the calls; let number `fail_at` fail, and with `persistent` the later ones too."""
+    """Record the calls; make number `fail_at` fail, and with `persistent` later ones too."""
     watch = Watch(folder, fail_at, persistent=persistent)
     if not _watches:
         _install()
     _watches.append(watch)
-    builtins.open = io.open = _opened
-    os.write, os.fsync = _written, _synced
+    builtins.open = io.open = _recording_open
+    os.write, os.fsync = _recording_write, _recording_fsync
     try:
         yield watch
     finally:
@@ -59,30 +62,30 @@ def watched(folder, fail_at=None, *, persistent=False):
 
 
 def _install():
-    sys.addaudithook(_audited)  # cannot be removed, and costs little while nothing is watched
+    sys.addaudithook(_audit)  # it cannot be removed, but costs little while nothing is watched
 
 
-def _tell(kind, path):
+def _record(kind, path):
     if _watches and _watches[-1] is not None and isinstance(path, (str, bytes, os.PathLike)):
-        _watches[-1].called(kind, os.path.abspath(os.fsdecode(path)))
+        _watches[-1].record(kind, os.path.abspath(os.fsdecode(path)))
 
 
-def _audited(event, arguments):
+def _audit(event, arguments):
     if not _watches or _watches[-1] is None:
         return
     if event == "open":
         path, _, flags = arguments
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            _tell("open", path)
+            _record("open", path)
     elif event in PATHS:
         if event == "os.mkdir" and os.path.isdir(arguments[0]):
-            return  # it was looked for in this way
+            return  # the caller only tests whether the folder exists
         for path, beside in PATHS[event]:
             folder = arguments[beside]
             base = _path_of(folder) if isinstance(folder, int) and folder >= 0 else ""
-            _tell(event, os.path.join(base, os.fsdecode(arguments[path])))
+            _record(event, os.path.join(base, os.fsdecode(arguments[path])))
             if event == "os.rename":
-                break  # one call
+                break  # both paths belong to one call
 
 
 def _path_of(descriptor):
@@ -92,26 +95,26 @@ def _path_of(descriptor):
         return ""
 
 
-def _written(descriptor, data):
+def _recording_write(descriptor, data):
     path = _path_of(descriptor)
-    if path.startswith(os.sep):  # and no pipe
-        _tell("write", path)
+    if path.startswith(os.sep):  # not a pipe
+        _record("write", path)
     return _write(descriptor, data)
 
 
-def _synced(descriptor):
+def _recording_fsync(descriptor):
     number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-    _tell("os.fsync", _path_of(number))
+    _record("os.fsync", _path_of(number))
     return _fsync(descriptor)
 
 
 class _File(io.FileIO):
     def write(self, data):
-        _tell("write", self.name if not isinstance(self.name, int) else _path_of(self.name))
+        _record("write", self.name if not isinstance(self.name, int) else _path_of(self.name))
         return super().write(data)
 
 
-def _opened(
+def _recording_open(
     file,
     mode="r",
     buffering=-1,
@@ -121,7 +124,7 @@ def _opened(
     closefd=True,
     opener=None,
 ):
-    """As the built-in function, with writes that are told of."""
+    """Open a file like the built-in function, but record its writes."""
     if not set(mode) & set("wax+"):
         return _open(file, mode, buffering, encoding, errors, newline, closefd, opener)
     raw = _File(file, mode.replace("t", "").replace("b", ""), closefd, opener)

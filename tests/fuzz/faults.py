@@ -1,4 +1,4 @@
-"""Let each call of a job that changes the disk fail, one after another."""
+"""Make each call of a job that changes the disk fail, one after another."""
 
 import functools
 import tempfile
@@ -8,11 +8,11 @@ from fuzz import jobs
 from fuzz.disk import watched
 from fuzz.laws import require_clear
 
-NAMES = [name for name in jobs.JOBS if name != "reproduce"]  # whose workers are processes
+NAMES = [name for name in jobs.JOBS if name != "reproduce"]  # its workers are processes
 
 
 def case(rng, folder, number):  # noqa: ARG001
-    """Job and call by the number: so many cases reach every call, alone and from there on."""
+    """Take job and call from the number, so that enough cases reach every call in both modes."""
     job = jobs.JOBS[NAMES[number % len(NAMES)]]
     reference, calls = _reference(job.name)
     step = number // len(NAMES) * 7 % (2 * calls)
@@ -21,7 +21,7 @@ def case(rng, folder, number):  # noqa: ARG001
     with watched(folder / "out", place, persistent=persistent) as watch:
         outcome = jobs.run(job, folder)
     kind, path = watch.calls[place - 1]
-    called = f"{job.name}, call {place} of {calls}, {kind} of {Path(path).name}"
+    description = f"{job.name}, call {place} of {calls}, {kind} of {Path(path).name}"
     try:
         require_clear(outcome, folder / "out", Path(path))
         jobs.require_whole(job, folder, reference)
@@ -30,7 +30,7 @@ def case(rng, folder, number):  # noqa: ARG001
             assert again.code == 0, f"the next run fails: {again.err[-400:]}"
         jobs.require_finished(job, folder, reference)
     except AssertionError as error:
-        raise AssertionError(f"{error} ({called}, exit code {outcome.code})") from error
+        raise AssertionError(f"{error} ({description}, exit code {outcome.code})") from error
 
 
 @functools.cache
@@ -41,6 +41,6 @@ def _reference(name):
         old = jobs.state(folder)
         with watched(folder / "out") as watch:
             outcome = jobs.run(job, folder)
-        assert outcome.code == 0, f"{name} fails undisturbed: {outcome}"
+        assert outcome.code == 0, f"{name} fails without a fault: {outcome}"
         files = jobs.files_below(folder / "out")
         return jobs.Clean(old, jobs.state(folder), files), len(watch.calls)

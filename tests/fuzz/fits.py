@@ -1,4 +1,4 @@
-"""Small fits of odd frames: predictions that are finite, or an error that names an argument."""
+"""Small fits of odd frames, which give finite predictions or an error that names an argument."""
 
 import re
 import warnings
@@ -11,13 +11,13 @@ from fuzz.laws import one_of, require_finite
 
 HUGE = (1e38, 4e38, -4e38, 1e154, 1e200, 1e300, 1.7e308)
 ARGUMENT = re.compile(r"\b(X|y|y_var|y_std|sample_weight|column|feature|row|rows|labels?)\b")
-# In scikit-learn's own words, which its conventions want.
+# Messages of scikit-learn, which its estimator checks require.
 STANDARD = re.compile(r"Sample weights|Found array with|Found input variables")
 NAMES = ("a", "b", "c", "d")
 
 
 def case(rng, folder, number):  # noqa: ARG001
-    """Fit, predict other rows, save, load, predict the same."""
+    """Fit, predict other rows, save and load; the loaded model must predict the same."""
     rows = int(one_of(rng, [1, 2, 3, 8, 20, 40, 40, 40, 40]))
     with np.errstate(all="ignore"):
         frame = _frame(rng, rows)
@@ -39,35 +39,35 @@ def case(rng, folder, number):  # noqa: ARG001
         require_finite(name, getattr(model, name))
     new = _new_rows(rng, frame)
     new = new if isinstance(x, pd.DataFrame) else new.to_numpy()
-    found = _accepted(lambda: model.predict(new, return_std=True))
-    if not found:
+    predicted = _accepted(lambda: model.predict(new, return_std=True))
+    if not predicted:
         return
-    for name, values in zip(("the prediction", "its standard deviation"), found, strict=True):
+    for name, values in zip(("the prediction", "its standard deviation"), predicted, strict=True):
         require_finite(name, values)
     model.save(folder / "model.biv")
     again = BIVRegressor.load(folder / "model.biv").predict(new, return_std=True)
-    for own, other in zip(found, again, strict=True):
-        assert np.array_equal(own, other), "the loaded model predicts something else"
+    for before, after in zip(predicted, again, strict=True):
+        assert np.array_equal(before, after), "the loaded model gives other predictions"
 
 
 def _accepted(call):
-    """What a call returns; None after a clear error. Warnings of NumPy break a law."""
-    with warnings.catch_warnings(record=True) as said:
+    """Return the result of a call, or None after a clear error; NumPy's warnings are failures."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = call()
+            result = call()
         except (ValueError, TypeError) as error:
             clear = ARGUMENT.search(str(error)) or STANDARD.search(str(error))
-            assert clear, f"the error names no argument: {error!r}"
+            assert clear, f"the error does not name an argument: {error!r}"
             assert len(str(error)) < 2_000, f"an error of {len(str(error)):,} characters"
-            found = None
-    leaked = [w for w in said if not issubclass(w.category, (UserWarning, FutureWarning))]
+            result = None
+    leaked = [w for w in caught if not issubclass(w.category, (UserWarning, FutureWarning))]
     assert not leaked, f"a warning leaked: {leaked[0].category.__name__}: {leaked[0].message}"
-    return found
+    return result
 
 
 def _column(rng, rows):
-    """Cells of one kind, most of them ordinary."""
+    """Return a column of one kind; most kinds have mainly ordinary cells."""
     values = rng.normal(size=rows)
     kind = one_of(
         rng,
@@ -214,7 +214,7 @@ def _importance(rng, rows):
 
 
 def _new_rows(rng, frame):
-    """Rows of the frame, one of them spoiled."""
+    """Return rows of the frame, one of them possibly with an odd cell."""
     new = frame.iloc[: int(one_of(rng, [1, 1, 5, len(frame)]))].copy()
     if rng.random() < 0.6:
         place = int(rng.integers(new.shape[1]))

@@ -1,8 +1,8 @@
-"""Run jobs on a small file system that fills up, where one can be mounted.
+"""Run jobs on a small file system that fills up, if one can be mounted.
 
     unshare -m python -m fuzz.full JOB KILOBYTES FOLDER
 
-The file system belongs to the process's own mount namespace, and ends with it.
+The file system belongs to the mount namespace of the process, and disappears with it.
 """
 
 import functools
@@ -20,16 +20,16 @@ ROOM = "64m"
 
 
 class CannotMountError(Exception):
-    """There are no mount namespaces here, or not for this user."""
+    """Error raised if this system or user cannot mount a file system."""
 
 
 def case(rng, folder, number):
-    """Job by the number; how much fits by chance, up to what it needs."""
+    """Take the job from the number, and a random size up to what the job needs."""
     require_mount()
     job = jobs.JOBS[NAMES[number % len(NAMES)]]
     least = _kilobytes(job, None) + 4
     size = int(rng.integers(least, max(_needed(job.name), least + 1) + 8))
-    ended = subprocess.run(
+    run = subprocess.run(
         ["unshare", "-m", sys.executable, "-m", "fuzz.full", job.name, str(size), str(folder)],
         capture_output=True,
         text=True,
@@ -37,12 +37,12 @@ def case(rng, folder, number):
         timeout=240,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    said = ended.stderr.strip().splitlines()
-    assert ended.returncode == 0, f"{job.name} in {size} kB: {said[-1] if said else 'no message'}"
+    lines = run.stderr.strip().splitlines()
+    assert run.returncode == 0, f"{job.name} in {size} kB: {lines[-1] if lines else 'no message'}"
 
 
 def require_mount():
-    """Raise CannotMountError, with the reason, where nothing can be mounted."""
+    """Raise CannotMountError, with the reason, if nothing can be mounted."""
     reason = _reason()
     if reason:
         raise CannotMountError(reason)
@@ -53,7 +53,7 @@ def _reason():
     script = 'mount -t tmpfs -o size=64k none "$1"'
     with tempfile.TemporaryDirectory() as folder:
         try:
-            tried = subprocess.run(
+            attempt = subprocess.run(
                 ["unshare", "-m", "sh", "-c", script, "sh", folder],
                 capture_output=True,
                 text=True,
@@ -61,12 +61,12 @@ def _reason():
             )
         except OSError as error:
             return f"unshare cannot be run: {error}"
-    return f"nothing can be mounted: {tried.stderr.strip()}" if tried.returncode else ""
+    return f"nothing can be mounted: {attempt.stderr.strip()}" if attempt.returncode else ""
 
 
 @functools.cache
 def _needed(name):
-    """The kilobytes that the outputs of a job have in the end."""
+    """Return the size of a job's outputs in kilobytes."""
     return _kilobytes(jobs.JOBS[name], jobs.run)
 
 
@@ -81,7 +81,7 @@ def _kilobytes(job, do):
 
 
 def _child(name, size, folder):
-    """Mount, run, look, make room, run again, look."""
+    """Run a job on a file system that is too small, enlarge it and run the job again."""
     job, folder = jobs.JOBS[name], Path(folder)
     with tempfile.TemporaryDirectory() as scratch:
         reference = jobs.clean(job, Path(scratch).resolve())

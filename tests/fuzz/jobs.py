@@ -1,4 +1,4 @@
-"""The smallest job of each command that writes, and what tells a whole result from a broken one."""
+"""A small job for each command that writes, and functions that recognise broken results."""
 
 import atexit
 import functools
@@ -26,12 +26,16 @@ ENDS = {".html": b"</html>\n", ".svg": b"</svg>\n", ".png": b"IEND\xaeB`\x82", "
 
 @dataclass(frozen=True)
 class Job:
-    """A command below a folder.
+    """Command that reads and writes below a folder.
 
-    Attributes:
-        name: For messages.
-        arguments: Given the folder with `inputs` and `out`.
-        old: Writes what is to be replaced into `out`.
+    Attributes
+    ----------
+    name : str
+        Name for messages.
+    arguments : callable
+        Function that returns the arguments for a folder with `inputs` and `out`.
+    old : callable
+        Function that writes the files that the command will replace into `out`.
     """
 
     name: str
@@ -58,9 +62,9 @@ def _train(folder, *more):
 
 
 def _stream(folder, *more):
-    given = ["--target", "y", "--target-var", "v", "--stream", "--shards", 2, "--max-epochs", 3]
+    options = ["--target", "y", "--target-var", "v", "--stream", "--shards", 2, "--max-epochs", 3]
     out = ["--checkpoint-seconds", 0, "--out", folder / "out" / "model"]
-    return ["train", folder / "inputs" / "parts", *given, *out, *more]
+    return ["train", folder / "inputs" / "parts", *options, *out, *more]
 
 
 def _predict(folder, name, *more):
@@ -114,7 +118,7 @@ JOBS = {
 
 @functools.cache
 def _inputs():
-    """Made once in a process, and copied."""
+    """Return a folder with the inputs of all jobs, which is made once per process."""
     folder = Path(tempfile.mkdtemp(prefix="biv-fuzz-inputs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     shutil.copytree(SAVED / "folder", folder / "model")
@@ -126,7 +130,7 @@ def _inputs():
 
 
 def prepare(job, folder):
-    """`inputs` and `out` below a folder, which may have an empty `out` already."""
+    """Make `inputs` and `out` below a folder, which may already have an empty `out`."""
     shutil.copytree(_inputs(), folder / "inputs")
     out = folder / "out"
     out.mkdir(exist_ok=True)
@@ -134,38 +138,38 @@ def prepare(job, folder):
 
 
 def run(job, folder):
-    """The command, in this process."""
+    """Run the command in this process."""
     return command(*job.arguments(folder))
 
 
 def run_again(job, folder, do=run):
-    """The command once more; or, where only a report is missing, the command that it then names."""
+    """Repeat the command; if only a report is missing, run the command that the message names."""
     outcome = do(job, folder)
     advice = re.search(r"its report can be written by `biv (report .*)`", outcome.err)
     return command(*shlex.split(advice[1])) if outcome.code == 2 and advice else outcome
 
 
 def state(folder):
-    """What each output is worth, by name; a broken one is worth "broken"."""
-    out, found = folder / "out", {}
+    """Return the content of each output as a digest or a word, by name; "broken" if it is."""
+    out, contents = folder / "out", {}
     for path in sorted(out.iterdir()):
         if path.name.startswith("."):
             continue
         if path.name == "model":
-            found["model"] = _model(path, folder)
+            contents["model"] = _model(path, folder)
         elif path.is_dir():
-            found |= {f"{path.name}/{p.name}": _file(p) for p in path.iterdir() if _shown(p)}
+            contents |= {f"{path.name}/{p.name}": _file(p) for p in path.iterdir() if _visible(p)}
         else:
-            found[path.name] = _file(path)
-    return {name: worth for name, worth in found.items() if worth is not None}
+            contents[path.name] = _file(path)
+    return {name: content for name, content in contents.items() if content is not None}
 
 
-def _shown(path):
+def _visible(path):
     return not path.name.startswith(".") and not path.name.endswith(("-journal", "-wal", "-shm"))
 
 
 def _model(path, folder):
-    """Its predictions and what is told of it; None if there is none or it is unfinished."""
+    """Return a digest of predictions and evidence; None if there is no finished model."""
     try:
         model = ModelFolder.read(path)
     except (ValueError, FileNotFoundError) as error:
@@ -174,9 +178,9 @@ def _model(path, folder):
     tables = [folder / "inputs" / "table.csv", folder / "inputs" / "parts"]
     names = set(model.schema.names)
     table = next(files for files in map(Files, tables) if names <= set(files.columns))
-    told = [repr(model.evidence).replace(str(folder), ""), repr(model.about.result.mse)]
+    texts = [repr(model.evidence).replace(str(folder), ""), repr(model.about.result.mse)]
     predicted = [np.stack(model.predict(part)[:2]).tobytes() for part in table.parts()]
-    return _digest(b"".join(predicted) + "".join(told).encode()) + _page(path / "report.html")
+    return _digest(b"".join(predicted) + "".join(texts).encode()) + _page(path / "report.html")
 
 
 def _page(path):
@@ -185,7 +189,7 @@ def _page(path):
 
 def _file(path):
     content = path.read_bytes()
-    if path.suffix in ENDS and content != PAGE.encode():  # with times or names of folders inside
+    if path.suffix in ENDS and content != PAGE.encode():  # it contains times or names of folders
         return "complete" if content.endswith(ENDS[path.suffix]) else "broken"
     if path.suffix == ".sqlite":
         try:
@@ -211,7 +215,7 @@ def _digest(content):
 
 @dataclass(frozen=True)
 class Clean:
-    """A job that nothing disturbed: its states before and after, and its files."""
+    """States before and after an undisturbed job, and the files it leaves."""
 
     old: dict
     new: dict
@@ -222,26 +226,26 @@ def clean(job, folder, do=run):
     """Run a job undisturbed in an empty folder."""
     prepare(job, folder)
     old = state(folder)
-    done = do(job, folder)
-    assert done.code == 0, f"{job.name} fails undisturbed: {done}"
+    outcome = do(job, folder)
+    assert outcome.code == 0, f"{job.name} fails without a fault: {outcome}"
     return Clean(old, state(folder), files_below(folder / "out"))
 
 
 def require_whole(job, folder, reference):
-    """Every output is as before or as it should be."""
-    found = state(folder)
-    for name in {*found, *reference.old, *reference.new}:
+    """Check that every output is either unchanged or complete."""
+    outputs = state(folder)
+    for name in {*outputs, *reference.old, *reference.new}:
         allowed = reference.old.get(name), reference.new.get(name)
-        assert found.get(name) in allowed, (
-            f"{job.name}: {name} is neither as before nor whole: {found.get(name)}"
+        assert outputs.get(name) in allowed, (
+            f"{job.name}: {name} is neither unchanged nor complete: {outputs.get(name)}"
         )
 
 
 def require_finished(job, folder, reference):
-    """Every output as it should be, and nothing beside it."""
-    found, files = state(folder), files_below(folder / "out")
-    for name in {*found, *reference.new}:
-        assert found.get(name) == reference.new.get(name), f"{job.name}: {name} is not the same"
+    """Check that every output is complete, and that there are no other files."""
+    outputs, files = state(folder), files_below(folder / "out")
+    for name in {*outputs, *reference.new}:
+        assert outputs.get(name) == reference.new.get(name), f"{job.name}: {name} differs"
     assert files == reference.files, (
         f"{job.name}: leftovers {files - reference.files}, missing {reference.files - files}"
     )

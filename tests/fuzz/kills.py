@@ -22,16 +22,16 @@ LONGEST = 240.0  # seconds
 
 
 def case(rng, folder, number):
-    """Job and signal by the number, the moment by chance; then the same command again."""
+    """Take job and signal from the number, send it at a random moment, and repeat the command."""
     job = jobs.JOBS[NAMES[number % len(NAMES)]]
     sent = SIGNALS[(number // len(NAMES) + number) % len(SIGNALS)]
     reference, duration, writing = _reference(job.name)
-    watching = rng.random() < 0.7  # of a short job, hardly any other moment is one of writing
-    after = rng.uniform(0, 1.05) * ((writing + 0.01) if watching else duration)
+    from_first_write = rng.random() < 0.7  # so that short jobs, too, are killed while they write
+    after = rng.uniform(0, 1.05) * ((writing + 0.01) if from_first_write else duration)
     jobs.prepare(job, folder)
-    outcome = _run(job, folder, _Shot(sent, after, watching))[0]
-    moment = "the first write" if watching else "the start"
-    called = f"{job.name}, {sent.name} {after:.3f} s after {moment}, exit code {outcome.code}"
+    outcome = _run(job, folder, _Shot(sent, after, from_first_write))[0]
+    moment = "the first write" if from_first_write else "the start"
+    description = f"{job.name}, {sent.name} {after:.3f} s after {moment}, exit code {outcome.code}"
     try:
         if outcome.code == 0:
             jobs.require_finished(job, folder, reference)
@@ -40,30 +40,30 @@ def case(rng, folder, number):
         assert early or "Traceback (most" not in outcome.err, f"a traceback: {outcome.err[-600:]}"
         jobs.require_whole(job, folder, reference)
         again = jobs.run_again(job, folder, lambda job, folder: _run(job, folder)[0])
-        done = jobs.state(folder) == reference.new  # it was killed after its last write
+        done = jobs.state(folder) == reference.new  # the signal came after the last write
         refused = done and again.code == 2 and "already" in again.err
         assert again.code == 0 or refused, f"the next run fails: {again.err[-600:]}"
         jobs.require_finished(job, folder, reference)
     except AssertionError as error:
-        raise AssertionError(f"{error} ({called})") from error
+        raise AssertionError(f"{error} ({description})") from error
 
 
 class _Shot(NamedTuple):
-    """A signal, so many seconds after the start or after the first write."""
+    """Signal, and the number of seconds after the start or the first write at which it is sent."""
 
     signal: signal.Signals
     after: float
-    watching: bool
+    from_first_write: bool
 
 
 @functools.cache
 def _reference(name):
-    """What the job makes, how long it takes, and how long it writes."""
+    """Return what the job makes, and how many seconds it takes and writes."""
     times = []
 
     def run(job, folder):
-        outcome, *taken = _run(job, folder)
-        times.extend(taken)
+        outcome, *seconds = _run(job, folder)
+        times.extend(seconds)
         return outcome
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -71,10 +71,9 @@ def _reference(name):
 
 
 def _run(job, folder, shot=None):
-    """The command as a process of its own session, of which nothing may be left.
+    """Run the command in a new session, and kill all processes that it leaves.
 
-    Returns:
-        The outcome; the seconds that it took, and those between its first and its last write.
+    Return the outcome, the seconds that it took, and the seconds between first and last write.
     """
     arguments = [str(argument) for argument in job.arguments(folder)]
     start, listed = time.perf_counter(), _listing(folder)
@@ -95,7 +94,7 @@ def _run(job, folder, shot=None):
                     raise AssertionError(f"{job.name} did not end within {LONGEST:.0f} s")
                 if _listing(folder) != listed:
                     first, last, listed = first or now, now, _listing(folder)
-                since = first if shot and shot.watching else start
+                since = first if shot and shot.from_first_write else start
                 if shot and since is not None and now - since > shot.after:
                     process.send_signal(shot.signal)
                     shot = None
@@ -108,15 +107,15 @@ def _run(job, folder, shot=None):
 
 
 def _listing(folder):
-    """What changes with the first write."""
+    """Return the files below the output folder with their times, which change with every write."""
     try:
         return {(path, path.lstat().st_mtime_ns) for path in (folder / "out").rglob("*")}
-    except OSError:  # gone meanwhile
+    except OSError:  # a file has disappeared meanwhile
         return None
 
 
 def _end_session(process):
-    """Kill what is left of the session: the process itself, or workers that it has left."""
+    """Kill the processes that are left in the session: the process itself, or its workers."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

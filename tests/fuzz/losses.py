@@ -1,4 +1,4 @@
-"""Losses on odd batches, beside the formulas in float64."""
+"""Losses on odd batches, compared with their formulas in float64."""
 
 import math
 
@@ -17,8 +17,8 @@ FUNCTIONS = {
     "biv": (biv.biv_loss, biv.BIVLoss),
     "cutoff": (biv.cutoff_loss, biv.CutoffLoss),
 }
-# The name or function for the library, then values and derivatives for the reference. The roots
-# have no finite derivative where the prediction is equal to the target.
+# The name or function for the library, then values and derivatives for the reference. The root
+# has no finite derivative if the prediction is equal to the target.
 BASES = {
     "mse": ("mse", lambda d: d**2, lambda d: 2 * d),
     "mae": ("mae", abs, np.sign),
@@ -36,7 +36,7 @@ BASES = {
 
 
 def case(rng, folder, number):  # noqa: ARG001
-    """One batch, one loss: its value and gradient, or the error that is due."""
+    """Check the value and gradient of one loss on one batch, or the error it must raise."""
     kind = one_of(rng, ["biv", "biv", "biv", "iv", "l2", "cutoff"])
     batch = _batch(rng)
     settings, reference = _settings(rng, kind, batch)
@@ -55,7 +55,7 @@ def case(rng, folder, number):  # noqa: ARG001
 
 
 def _batch(rng):
-    """Tensors as a caller would pass them."""
+    """Return tensors as a caller would pass them."""
     dtype = one_of(rng, DTYPES)
     shape = tuple(rng.integers(0 if rng.random() < 0.05 else 1, 7, size=rng.integers(1, 3)))
     wide = dtype in (torch.float32, torch.float64)
@@ -71,7 +71,7 @@ def _batch(rng):
             variance[rng.random(variance.shape) < 0.3] = value
     if rng.random() < 0.3:
         target[rng.random(shape) < 0.3] = np.nan
-    same = rng.random(shape) < 0.3  # a root has no derivative there; ignored, it needs none
+    same = rng.random(shape) < 0.3  # the root has no derivative there, but these are ignored
     if rng.random() < 0.3:
         variance = np.where(same, np.inf, np.broadcast_to(variance, shape))
         target = np.where(same, pred, target)
@@ -90,7 +90,7 @@ def _batch(rng):
 
 
 def _settings(rng, kind, batch):
-    """Arguments of the loss, and of its reference."""
+    """Return the arguments of the loss, and those of its reference."""
     settings, reference = {}, {}
     if len(batch["target"].shape) > 1 and rng.random() < 0.3:
         settings["per_output"] = reference["per_output"] = True
@@ -121,7 +121,7 @@ def _settings(rng, kind, batch):
 
 
 def _call(rng, kind, settings):
-    """The function or the module."""
+    """Return the loss as a function or as a module."""
     function, module = FUNCTIONS[kind]
     if rng.random() < 0.5:
         return module(**settings)
@@ -134,7 +134,7 @@ def _arguments(batch):
 
 
 def _arrays(batch):
-    """What the reference reads."""
+    """Return the arrays that the reference takes."""
     return [
         None if batch[name] is None else batch[name].detach().double().numpy()
         for name in ("pred", "target", "variance", "mask", "sample_weight")
@@ -142,7 +142,7 @@ def _arrays(batch):
 
 
 def _used(batch):
-    """The places of the elements that count, and their variances."""
+    """Return a mask of the elements in use, and their variances."""
     _, target, variance, mask, weight = _arrays(batch)
     used = ~np.isnan(target) & np.isfinite(np.broadcast_to(variance, target.shape))
     used &= True if mask is None else mask.astype(bool)
@@ -151,7 +151,7 @@ def _used(batch):
 
 
 def _spoil(rng, batch):
-    """Put a value that is refused into an element that counts; the argument it is in."""
+    """Put an invalid value into an element in use, and return the name of its argument."""
     used, _ = _used(batch)
     if not used.any():
         return None
@@ -171,21 +171,22 @@ def _require_error(name, call, batch):
     except ValueError as error:
         assert name in str(error), f"the error does not name {name}: {error}"
     else:
-        raise AssertionError(f"{name} should have been refused; the loss is {value.item()}")
+        raise AssertionError(f"{name} should have raised an error; the loss is {value.item()}")
 
 
 def _minimum_epsilon(policy, batch):
-    """ε by bisection, in float64, from its definition."""
+    """Return the ε of a policy, after checking it against its definition in float64."""
     _, variance = _used(batch)
     if not len(variance):
         return 0.0
-    wanted = policy.size if policy.size is not None else policy.fraction * len(variance)
+    target_size = policy.size if policy.size is not None else policy.fraction * len(variance)
     resolved = float(policy.resolve(torch.from_numpy(variance.copy()).double()))
     assert math.isfinite(resolved), f"epsilon is {resolved}"
     assert resolved >= 0, f"epsilon is {resolved}"
-    assert _size(variance, resolved) >= wanted * (1 - 1.1e-6), "the floor is not reached"
+    reached = _size(variance, resolved) >= target_size * (1 - 1.1e-6)
+    assert reached, "the minimum batch size is not reached"
     if resolved:
-        assert _size(variance, resolved * 0.999) <= wanted * (1 - 1e-7), (
+        assert _size(variance, resolved * 0.999) <= target_size * (1 - 1e-7), (
             f"epsilon is too large: {resolved}"
         )
     return resolved
@@ -208,44 +209,45 @@ def _compare(kind, call, batch, reference, *, floor):
         mask = mask.astype(bool)
     difference = pred - target
     if name == "root" and (difference[used] == 0).any():
-        return  # there it has no derivative
+        return  # the root has no derivative at 0
     rest = (target, np.abs(variance))
     chosen = {"mask": mask, "sample_weight": weight}
-    at = np.arange(pred.size, dtype=float).reshape(pred.shape)  # stands for its element
+    index = np.arange(pred.size, dtype=float).reshape(pred.shape)  # passed as the prediction
 
-    def through(numbers):
-        """The reference of a loss whose elementwise losses are these."""
+    def weighted(elements):
+        """Return the reference loss for given elementwise losses."""
         return reference_loss(
-            kind, at, *rest, base=lambda at, _: numbers.flat[int(at)], **chosen, **reference
+            kind, index, *rest, base=lambda k, _: elements.flat[int(k)], **chosen, **reference
         )
 
     terms, slope = np.zeros(pred.shape), np.zeros(pred.shape)
     for place in zip(*np.nonzero(used), strict=True):
         terms[place] = values(difference[place])
         slope[place] = slopes(difference[place]) if difference[place] else 0.0
-    expected = through(terms)
+    expected = weighted(terms)
     gradient = np.zeros(pred.shape)
     for place in zip(*np.nonzero(used & (slope != 0)), strict=True):
         alone = np.zeros(pred.shape)
         alone[place] = slope[place]
-        gradient[place] = through(alone)
+        gradient[place] = weighted(alone)
     exact = batch["pred"].dtype == torch.float64
     largest = 1e300 if exact else 6e4 if batch["pred"].dtype == torch.float16 else 1e36
     if abs(expected) > largest or np.abs(gradient).max(initial=0.0) > largest:
-        return  # beyond what the loss can return
+        return  # beyond the range of the dtype
     rtol, atol = (1e-9, 1e-290) if exact else (3e-5, 1e-35)
     if floor and not exact:
-        rtol = 1e-2  # ε is determined up to the tolerance of the size
-    found = batch["pred"].grad
+        rtol = 1e-2  # ε is only as exact as the tolerance of the batch size
+    grad = batch["pred"].grad
     assert loss.ndim == 0
-    described = f"{name}, {reference}, {batch['pred'].dtype}"
+    description = f"{name}, {reference}, {batch['pred'].dtype}"
     assert np.isclose(loss.item(), expected, rtol=rtol, atol=atol), (
-        f"the loss {kind} is not its definition ({described}): {loss.item()!r}, not {expected!r}"
+        f"the loss {kind} differs from its definition ({description}): {loss.item()!r}, not "
+        f"{expected!r}"
     )
     rtol = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(batch["pred"].dtype, rtol)
     atol = {torch.float16: 1e-6}.get(batch["pred"].dtype, atol)
-    close = np.isclose(found.double().numpy(), gradient, rtol=rtol, atol=atol)
+    close = np.isclose(grad.double().numpy(), gradient, rtol=rtol, atol=atol)
     assert close.all(), (
-        f"the gradient of {kind} is not its loss's ({described}): "
-        f"{found.double().numpy()[~close][0]!r}, not {gradient[~close][0]!r}"
+        f"the gradient of {kind} differs from its definition ({description}): "
+        f"{grad.double().numpy()[~close][0]!r}, not {gradient[~close][0]!r}"
     )

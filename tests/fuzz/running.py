@@ -1,4 +1,4 @@
-"""The runner: cases in processes of their own, what became of them in a file."""
+"""Runner that runs cases in separate processes and keeps their results in a file."""
 
 import contextlib
 import hashlib
@@ -20,15 +20,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-MAX_MEMORY = 3 << 30  # bytes, that a case may need beyond what the process has before
-MAX_SECONDS = 300.0  # after which a case counts as one that never ends
-BATCH = {"kills": 1, "full": 1, "faults": 5}  # cases, between two looks at the clock
+MAX_MEMORY = 3 << 30  # bytes that a case may allocate
+MAX_SECONDS = 300.0  # time after which a case is killed
+BATCH = {"kills": 1, "full": 1, "faults": 5}  # cases between two checks of the time limit
 USUAL_BATCH = 20
 PROGRESS = ("done", "seconds", "failures")
 
 
 def run_case(campaign, case, seed, number):
-    """Run one case in an empty folder; None, or why it failed."""
+    """Run one case in an empty folder; return None, or why it failed."""
     rng = np.random.default_rng([seed, zlib.crc32(campaign.encode()), number])
     folder = Path(tempfile.mkdtemp(prefix="biv-fuzz-")).resolve()
     try:
@@ -38,10 +38,10 @@ def run_case(campaign, case, seed, number):
         return str(error).replace(str(folder), "FOLDER")
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if f"{os.sep}biv{os.sep}" in frame.filename] or frames
-        place = f"{Path(own[-1].filename).name}:{own[-1].lineno}"
-        said = str(error).replace(str(folder), "FOLDER")[:400]
-        return f"{type(error).__name__} escaped at {place}: {said}"
+        in_biv = [frame for frame in frames if f"{os.sep}biv{os.sep}" in frame.filename] or frames
+        place = f"{Path(in_biv[-1].filename).name}:{in_biv[-1].lineno}"
+        message = str(error).replace(str(folder), "FOLDER")[:400]
+        return f"{type(error).__name__} escaped at {place}: {message}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return None
@@ -49,16 +49,16 @@ def run_case(campaign, case, seed, number):
 
 @contextlib.contextmanager
 def _bounded_memory():
-    """Let allocations beyond the bound fail, where the system can say what there is."""
+    """Make allocations beyond the limit fail, if the system reports the memory in use."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
         yield
         return
-    pa.array(["text"])  # reserves memory for all that follows
-    held = int(re.search(r"VmData:\s+(\d+)", status).group(1)) << 10
+    pa.array(["text"])  # Arrow reserves its memory at the first allocation
+    in_use = int(re.search(r"VmData:\s+(\d+)", status).group(1)) << 10
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (held + MAX_MEMORY, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (in_use + MAX_MEMORY, hard))
     try:
         yield
     finally:
@@ -66,22 +66,22 @@ def _bounded_memory():
 
 
 def _serve(connection, seed):
-    """In a process: run the cases that are asked for."""
+    """Run the cases that arrive through a pipe, until None does."""
     import torch
 
     from fuzz.campaigns import CAMPAIGNS
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, lambda *_: None)  # is for the runner, which ends after this batch
-    while (asked := connection.recv()) is not None:
-        campaign, number = asked
+    signal.signal(signal.SIGINT, lambda *_: None)  # the runner handles it, after this batch
+    while (request := connection.recv()) is not None:
+        campaign, number = request
         start = time.perf_counter()
         failure = run_case(campaign, CAMPAIGNS[campaign], seed, number)
         connection.send((failure, time.perf_counter() - start))
 
 
 class _Worker:
-    """A process that runs cases, replaced when a case ends it or never ends itself."""
+    """Process that runs cases; it is replaced if a case ends it or exceeds the time limit."""
 
     def __init__(self, seed):
         self.seed, self.process = seed, None
@@ -89,10 +89,10 @@ class _Worker:
     def run(self, campaign, number):
         if self.process is None:
             context = multiprocessing.get_context("spawn")
-            self.connection, theirs = context.Pipe()
-            self.process = context.Process(target=_serve, args=(theirs, self.seed))
+            self.connection, other_end = context.Pipe()
+            self.process = context.Process(target=_serve, args=(other_end, self.seed))
             self.process.start()
-            theirs.close()
+            other_end.close()
         self.connection.send((campaign, number))
         try:
             if self.connection.poll(MAX_SECONDS):
@@ -113,7 +113,7 @@ class _Worker:
 
 
 def _sources():
-    """A digest of the code under test and of the campaigns."""
+    """Return a digest of the code under test and of the campaigns."""
     import biv
 
     folders = (Path(biv.__file__).parent, Path(__file__).parent)
@@ -122,23 +122,27 @@ def _sources():
 
 
 class State:
-    """What has been done, in a file that is replaced as a whole.
+    """Results of the cases done, in a file that is replaced as a whole.
 
-    Results of another seed or of other sources are dropped.
+    Results for another seed or other sources are dropped.
 
-    Attributes:
-        done: The batches that are finished, by campaign.
-        seconds: Of a process, by campaign.
-        failures: Why each case failed, by campaign and number.
+    Attributes
+    ----------
+    done : dict of str to list
+        Finished batches, by campaign.
+    seconds : dict of str to float
+        Process time in seconds, by campaign.
+    failures : dict of str to dict
+        Reason for each failure, by campaign and number.
     """
 
     def __init__(self, path, seed):
         self.path, self.seed, self.sources = Path(path), seed, _sources()
         self.done, self.seconds, self.failures = {}, {}, {}
         if self.path.is_file():
-            told = json.loads(self.path.read_text())
-            if (told["seed"], told["sources"]) == (seed, self.sources):
-                self.done, self.seconds, self.failures = (told[name] for name in PROGRESS)
+            saved = json.loads(self.path.read_text())
+            if (saved["seed"], saved["sources"]) == (seed, self.sources):
+                self.done, self.seconds, self.failures = (saved[name] for name in PROGRESS)
 
     def add(self, campaign, batch, seconds, failures):
         self.done.setdefault(campaign, []).append(batch)
@@ -148,26 +152,26 @@ class State:
 
     def write(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        told = {name: getattr(self, name) for name in ("seed", "sources", *PROGRESS)}
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        beside.write_text(json.dumps(told, indent=1))
-        beside.replace(self.path)
+        content = {name: getattr(self, name) for name in ("seed", "sources", *PROGRESS)}
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(content, indent=1))
+        temporary.replace(self.path)
 
 
 def batches(cases):
-    """Every campaign's numbers in batches, the campaigns mixed evenly."""
-    found = []
+    """Return the numbers of every campaign in batches, with the campaigns evenly mixed."""
+    ordered = []
     for campaign, count in cases.items():
         size = BATCH.get(campaign, USUAL_BATCH)
         starts = range(0, count, size)
         for k, start in enumerate(starts):
             numbers = range(start, min(start + size, count))
-            found.append(((k + 0.5) / len(starts), campaign, f"{start}-{numbers[-1]}", numbers))
-    return [batch[1:] for batch in sorted(found, key=lambda batch: batch[:2])]
+            ordered.append(((k + 0.5) / len(starts), campaign, f"{start}-{numbers[-1]}", numbers))
+    return [batch[1:] for batch in sorted(ordered, key=lambda batch: batch[:2])]
 
 
 def run(cases, state, *, jobs, seconds):
-    """Run what the state does not have yet; False if the time was up before all was done."""
+    """Run the batches that are not done; return False if the time limit ended the run."""
     waiting = [b for b in batches(cases) if b[1] not in state.done.get(b[0], ())]
     waiting.reverse()
     lock, stop, end = threading.Lock(), threading.Event(), time.monotonic() + seconds
@@ -201,9 +205,9 @@ def run(cases, state, *, jobs, seconds):
 
 
 def table(cases, state):
-    """Campaign, cases, failures, seconds; then the failures, those that are alike together."""
+    """Return a table of campaigns, followed by the failures grouped by their messages."""
     lines = [f"{'campaign':10} {'cases':>7} {'failures':>9} {'seconds':>8}"]
-    alike = {}
+    groups = {}
     for campaign in cases:
         count = 0
         for name in state.done.get(campaign, ()):
@@ -215,10 +219,10 @@ def table(cases, state):
         for number, failure in sorted(failures.items(), key=lambda item: int(item[0])):
             kind = re.sub(r"[-+.\d]*\d[-+.\de]*|FOLDER\S*", "…", failure)[:120]
             kind = kind.partition(" (")[0]
-            alike.setdefault((campaign, kind), []).append((number, failure))
-    for (campaign, _), several in sorted(alike.items(), key=lambda item: -len(item[1])):
-        numbers = " ".join(number for number, _ in several[:8])
-        more = " …" if len(several) > 8 else ""
-        lines.append(f"\n{campaign}: {len(several)} of this kind, --case {numbers}{more}")
-        lines.append(f"  {several[0][1].strip()[:600]}")
+            groups.setdefault((campaign, kind), []).append((number, failure))
+    for (campaign, _), group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        numbers = " ".join(number for number, _ in group[:8])
+        more = " …" if len(group) > 8 else ""
+        lines.append(f"\n{campaign}: {len(group)} of this kind, --case {numbers}{more}")
+        lines.append(f"  {group[0][1].strip()[:600]}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Ways to spoil a file, and what must hold for a command that reads it."""
+"""Functions that damage or forge a file, and the laws of a command that reads it."""
 
 import copy
 import json
@@ -14,16 +14,16 @@ VALUES = (
     [[]], [None] * 3, {"a": 1}, float("nan"), float("inf"), "\0", "<script>alert(1)</script>",
     "../../escaped", list(range(1000)),
 )  # fmt: skip
-SAME_KEY = "\0again"  # a key with this at its end is written without it, so that it is there twice
+SAME_KEY = "\0again"  # a suffix of keys that is not written, so that a key can occur twice
 
 
 def check(outcome, source, out, before, result):
-    """The laws of a command that reads one folder and writes one file to another."""
+    """Check the laws of a command that reads one folder and writes one file to another."""
     require_clear(outcome, source)
     assert contents_below(source) == before, "the source has changed"
-    left = files_below(out)
-    wanted = {result.name} if outcome.code == 0 else set()
-    assert left == wanted, f"files {left} instead of {wanted}, exit code {outcome.code}"
+    files = files_below(out)
+    expected = {result.name} if outcome.code == 0 else set()
+    assert files == expected, f"files {files} instead of {expected}, exit code {outcome.code}"
     if outcome.code == 0 and result.suffix == ".html":
         text = result.read_text(encoding="utf-8")
         assert text.endswith("</html>\n"), "the page has no end"
@@ -31,22 +31,22 @@ def check(outcome, source, out, before, result):
 
 
 def dumps(content):
-    """JSON, in which keys may be there twice."""
+    """Return JSON in which keys may occur twice."""
     return json.dumps(content).replace(json.dumps(SAME_KEY)[1:-1], "")
 
 
 def write_json(path, content):
-    """Into a file; see :func:`dumps`."""
+    """Write content to a file by :func:`dumps`."""
     path.write_text(dumps(content), encoding="utf-8")
 
 
 def _value(rng):
-    """A copy, since it may be changed in its turn."""
+    """Return a copy of an odd value; a copy, because it may be changed later."""
     return copy.deepcopy(one_of(rng, VALUES))
 
 
 def changed(rng, content):
-    """Some value in it removed, replaced, or of another length."""
+    """Return content with some values removed, replaced or resized."""
     content = copy.deepcopy(content)
     for _ in range(int(one_of(rng, [1, 1, 1, 3]))):
         if not isinstance(content, (dict, list)) or not content:
@@ -80,7 +80,7 @@ def changed(rng, content):
 
 
 def spoil(rng, path, kind):
-    """Bytes of a file, or the file itself."""
+    """Change bytes of a file, or delete it if `kind` is "missing"."""
     if kind == "missing":
         path.unlink()
         return
@@ -100,8 +100,8 @@ def spoil(rng, path, kind):
     path.write_bytes(content)
 
 
-def made_up(rng, good, path):
-    """A model whose checksum is right and whose content is not."""
+def write_forged_model(rng, good, path):
+    """Write a model whose checksum is right and whose content is wrong."""
     tensors, content = model_file.read(good)
     kinds = [
         "swap",
@@ -144,7 +144,7 @@ def made_up(rng, good, path):
 
 
 def _change_header(rng, path):
-    """What safetensors says of its tensors: where they are, their shapes and types."""
+    """Change the header of a safetensors file: positions, shapes and types of its tensors."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = dumps(changed(rng, json.loads(content[8 : 8 + length]))).encode()

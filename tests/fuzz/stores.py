@@ -1,4 +1,4 @@
-"""Stores of runs that were damaged or forged, through everything that reads them."""
+"""Damaged and forged stores of runs, read by every command that reads them."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ STORED = ("--dataset", "bike2011", "--preset", "smoke", "--seeds", 1, "--stored"
 
 
 def case(rng, source, out, watch):
-    """A row, a curve, the schema or the bytes of a store are damaged, then it is shown."""
+    """Damage a row, a curve, the schema or the bytes of a store, then show its results."""
     path = source / "runs.sqlite"
     shutil.copy(SAVED / "runs.sqlite", path)
     chance = rng.random()
@@ -37,12 +37,12 @@ def case(rng, source, out, watch):
         return
     shutil.move(path, out / path.name)
     watch.calls.clear()
-    doing = one_of(rng, [("claims", 1, 4), ("claims",), ("reproduce", "fig03")])
-    outcome = command(*doing, *STORED, "--out", out)
-    if not (outcome.code == 1 and "failed: " in outcome.out):  # a run that is stored as failed
+    arguments = one_of(rng, [("claims", 1, 4), ("claims",), ("reproduce", "fig03")])
+    outcome = command(*arguments, *STORED, "--out", out)
+    if not (outcome.code == 1 and "failed: " in outcome.out):  # a run is stored as failed
         require_clear(outcome, out / path.name)
-    left = {name for name in files_below(out) if not name.startswith(("claims-", "fig03-"))}
-    assert left == {path.name}, f"files were left: {left}"
+    files = {name for name in files_below(out) if not name.startswith(("claims-", "fig03-"))}
+    assert files == {path.name}, f"leftover files: {files}"
 
 
 def _diverge(path, step):
@@ -53,7 +53,7 @@ def _diverge(path, step):
 
 
 def _bomb():
-    """More zeros than a case may hold in memory, in few bytes: one piece, repeated."""
+    """Return few bytes that decompress to more zeros than a case may hold in memory."""
     packer, zeros = zlib.compressobj(wbits=-15), bytes(1 << 24)
     piece = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)
     count = 1 + int(1.2 * MAX_MEMORY) // len(zeros)
@@ -75,8 +75,8 @@ def _change_rows(rng, path):
     )
     if change == "json":
         name = one_of(rng, list(text))
-        told = dumps(changed(rng, json.loads(text[name])))
-        connection.execute(set_run.format(name), (told, key))
+        forged = dumps(changed(rng, json.loads(text[name])))
+        connection.execute(set_run.format(name), (forged, key))
     elif change == "cell":
         name = one_of(rng, ["spec", "summary", "provenance", "diverged_at", "error"])
         odd = [b"\xff\0", "{", "[" * 5000, "", -1, 2**62, 1e308, "x" * 10**6, "null"]
@@ -94,8 +94,8 @@ def _change_rows(rng, path):
     elif change == "swap" and len(rows) > 1:
         connection.execute(set_run.format("spec"), (rows[0][1], rows[1][0]))
     elif change == "lost":
-        what = one_of(rng, ["", " WHERE name = 'test_loss'"])
-        connection.execute(f"DELETE FROM {one_of(rng, ['curves' + what, 'runs'])}")
+        condition = one_of(rng, ["", " WHERE name = 'test_loss'"])
+        connection.execute(f"DELETE FROM {one_of(rng, ['curves' + condition, 'runs'])}")
     elif change == "name":
         connection.execute("UPDATE curves SET name = 'other' WHERE name = ?", (curve,))
     elif change == "schema":

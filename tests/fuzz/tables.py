@@ -1,4 +1,4 @@
-"""Damaged and odd table files, through the commands that read tables."""
+"""Damaged and odd table files, read by the commands that read tables."""
 
 import gzip
 import io
@@ -44,17 +44,17 @@ COLUMNS = ("--target", "y", "--target-std", "y_err")
 
 
 def case(rng, folder, number):  # noqa: ARG001
-    """One file, one command."""
+    """Run one command on one odd or damaged file."""
     source, out = folder / "source", folder / "out"
     source.mkdir()
     out.mkdir()
     path = _file(rng, source)
     before = contents_below(source)
-    doing = one_of(rng, ["predict"] * 12 + ["train"] * 7 + ["inspect"])
-    if doing == "predict":
+    action = one_of(rng, ["predict"] * 12 + ["train"] * 7 + ["inspect"])
+    if action == "predict":
         result = out / f"p{''.join(path.suffixes[-2:]) or '.csv'}"
         outcome = command("predict", SAVED / "folder", path, "--out", result)
-    elif doing == "train":
+    elif action == "train":
         result = out / "model"
         outcome = command("train", path, *COLUMNS, *TRAIN, "--out", result)
     else:
@@ -63,29 +63,30 @@ def case(rng, folder, number):  # noqa: ARG001
     require_clear(outcome, path, *source.iterdir())
     assert contents_below(source) == before, "the source has changed"
     if outcome.code:
-        assert not files_below(out), f"left behind after an error: {files_below(out)}"
+        assert not files_below(out), f"leftover files after an error: {files_below(out)}"
         return
-    assert result.exists(), "success, and no output"
+    assert result.exists(), "the command succeeded without output"
     hidden = [name for name in files_below(out) if Path(name).name.startswith(".")]
-    assert not hidden, f"left behind: {hidden}"
-    if doing == "predict":
+    assert not hidden, f"leftover files: {hidden}"
+    if action == "predict":
         require_finite_file(result)
-    elif doing == "train":
-        made = out / "p.csv"
-        require_clear(command("predict", result, SAVED / "table.csv", "--out", made), result, SAVED)
-        if made.exists():
-            require_finite_file(made)
+    elif action == "train":
+        predictions = out / "p.csv"
+        outcome = command("predict", result, SAVED / "table.csv", "--out", predictions)
+        require_clear(outcome, result, SAVED)
+        if predictions.exists():
+            require_finite_file(predictions)
 
 
 def require_finite_file(path):
-    """Predictions as `biv predict` wrote them."""
+    """Check that the predictions in a file of `biv predict` are finite."""
     for part in Files(path).parts():
         for name in part.cells.schema.names[-2:]:
             require_finite(f"column {name}", part.numbers(name))
 
 
 def _rows(rng, count):
-    """Ordinary rows."""
+    """Return ordinary rows as text."""
     towns = ["Bern", "Zug", "Basel"]
     a, b = rng.normal(size=(2, count))
     err = rng.uniform(0.1, 1, size=count)
@@ -117,7 +118,7 @@ def _file(rng, source):
 
 
 def _text(rng):
-    """Cells and lines that are odd, in UTF-8."""
+    """Return a table as text, with odd cells and lines."""
     rows = [HEADER.split(","), *_rows(rng, int(one_of(rng, [0, 1, 2, 12, 25, 40])))]
     for _ in range(int(rng.integers(0, 4))):
         line = one_of(rng, rows)
@@ -149,7 +150,7 @@ def _text(rng):
 
 
 def _damaged(rng, content):
-    """Bytes cut, flipped, repeated, or put in."""
+    """Return content with bytes removed, flipped, repeated or inserted."""
     content = bytearray(content)
     for _ in range(int(rng.integers(1, 4))):
         place = int(rng.integers(len(content) + 1))

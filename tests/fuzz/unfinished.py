@@ -1,4 +1,4 @@
-"""Checkpoints of interrupted trainings, damaged and found by the training that would resume."""
+"""Damaged checkpoints of interrupted trainings, read by the training that resumes."""
 
 import atexit
 import functools
@@ -26,7 +26,7 @@ class _Harmful:
 
 
 def case(rng, source, out, watch):  # noqa: ARG001
-    """Damage the checkpoint, then train; what was there stays unless the training succeeds."""
+    """Damage the checkpoint, then train; the files stay unless the training succeeds."""
     name = one_of(rng, list(JOBS))
     job, folder = jobs.JOBS[name], out.parent
     template, finished = interrupted()[name]
@@ -48,18 +48,19 @@ def case(rng, source, out, watch):  # noqa: ARG001
     before = contents_below(out)
     watch.calls.clear()
     outcome = jobs.run(job, folder)
-    assert not Path("harm").exists(), "the code of a checkpoint was run"
+    assert not Path("harm").exists(), "code in a checkpoint was run"
     if outcome.code == 0:
-        broken = [own for own in jobs.state(folder).values() if own.startswith("broken")]
+        outputs = jobs.state(folder)
+        broken = [content for content in outputs.values() if content.startswith("broken")]
         assert not broken, f"the model is broken: {broken[0]}"
         if kind in ("bytes", "none"):
-            assert jobs.state(folder) == finished, f"resumed from {kind}, it is another model"
+            assert outputs == finished, f"the model resumed from {kind} differs"
         return
-    assert kind != "none", f"a good checkpoint is refused: {outcome.err[-400:]}"
+    assert kind != "none", f"a valid checkpoint is rejected: {outcome.err[-400:]}"
     require_clear(outcome, path)
-    said = outcome.err.casefold()
-    assert "start again" in said, f"what to do is not said: {outcome.err}"
-    assert contents_below(out) == before, "what was there has changed"
+    message = outcome.err.casefold()
+    assert "start again" in message, f"the message does not say what to do: {outcome.err}"
+    assert contents_below(out) == before, "the files have changed"
 
 
 def _saved(state):
@@ -69,41 +70,42 @@ def _saved(state):
 
 
 def _change(rng, state):
-    """Remove or replace a part of it, at any depth."""
+    """Remove or replace an entry of a state, at any depth."""
     inside = state
     while True:
         key = one_of(rng, list(inside))
         if not isinstance(inside[key], dict) or not inside[key] or rng.random() < 0.2:
             break
         inside = inside[key]
-    own = inside[key]
+    value = inside[key]
     change = one_of(rng, ["remove", "value", "shape"])
     if change == "remove":
         del inside[key]
-    elif change == "shape" and isinstance(own, torch.Tensor):
-        inside[key] = one_of(rng, [own.reshape(-1)[:0], own[None], own.reshape(-1).repeat(2)])
+    elif change == "shape" and isinstance(value, torch.Tensor):
+        flat = value.reshape(-1)
+        inside[key] = one_of(rng, [flat[:0], value[None], flat.repeat(2)])
     else:
         inside[key] = one_of(rng, [None, "x", -1, 2**70, 0.5, [], {}, [1, 2], torch.ones(3)])
 
 
 @functools.cache
 def interrupted():
-    """The folders of trainings that were interrupted, and what they are in the end, by job."""
+    """Return a folder with an interrupted training, and the outputs of a complete one, by job."""
     scratch = Path(tempfile.mkdtemp(prefix="biv-fuzz-unfinished-")).resolve()
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    found = {}
+    trainings = {}
     for name, (owner, method) in JOBS.items():
-        folder, whole = scratch / name, getattr(owner, method)
+        folder, save = scratch / name, getattr(owner, method)
         jobs.prepare(jobs.JOBS[name], folder)
 
-        def end(self, *given, whole=whole):
-            whole(self, *given)
-            if getattr(self, "file", self) is not None:  # a pilot is not saved
+        def save_and_interrupt(self, *arguments, save=save):
+            save(self, *arguments)
+            if getattr(self, "file", self) is not None:  # a pilot has no checkpoint
                 raise KeyboardInterrupt
 
-        with mock.patch.object(owner, method, end):
+        with mock.patch.object(owner, method, save_and_interrupt):
             outcome = jobs.run(jobs.JOBS[name], folder)
-        assert outcome.code == 130, f"not interrupted: {outcome}"
+        assert outcome.code == 130, f"the training was not interrupted: {outcome}"
         clean = scratch / f"{name}-clean"
-        found[name] = folder, jobs.clean(jobs.JOBS[name], clean).new
-    return found
+        trainings[name] = folder, jobs.clean(jobs.JOBS[name], clean).new
+    return trainings
