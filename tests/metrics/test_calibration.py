@@ -72,7 +72,9 @@ def test_variances_that_say_nothing_have_no_slope():
 @pytest.mark.parametrize("variance", [np.ones(9), np.array([1.0, 2.0])])
 def test_a_factor_needs_variances_that_differ(variance):
     zeros = np.zeros_like(variance)
-    with pytest.raises(ValueError, match=f"must differ between labels.*; got {len(variance)} in"):
+    with pytest.raises(
+        ValueError, match=f"must differ between at least three labels.*; got {len(variance)} in"
+    ):
         metrics.variance_factor(zeros, zeros, variance)
 
 

@@ -1,13 +1,15 @@
-r"""Scores against noisy labels: how good is a model where no clean label was ever seen?
+r"""Scores that estimate the error to the true labels from noisy labels and their variances.
 
-In all of them σ² is the variance of each label's noise; elements whose σ² is infinite or whose
-target is NaN do not count; arrays and tensors are taken alike, at equal shapes or σ² of (N, 1)
-beside (N, D). The noise is taken to be independent of the predictions: score predictions on labels
+Throughout, σ² is the noise variance of a label. Elements whose σ² is infinite or whose target is
+NaN are left out. All functions accept arrays and tensors of equal shapes, or σ² of shape (N, 1) for
+labels of shape (N, D).
+
+All scores assume that the noise is independent of the predictions. Score predictions only on labels
 that the model was **not** fitted on.
 
-σ² is taken to be known. If each σ² was estimated from a few repeats of its label, those that are
-small by chance get the largest weights: with three repeats, a model whose mean squared error is
-0.10 scores about 0.4, and the factor by which σ² seems to be off falls far below 1. Shrink such
+All scores also assume that σ² is known. If each σ² is estimated from a few repeats of its label,
+variances that are small by chance get the largest weights. With three repeats, a model whose mean
+squared error is 0.10 scores about 0.4, and :func:`variance_factor` falls far below 1. Shrink such
 variances with :func:`biv.labels.repeats` first, or score with ``weighted=False``, which stays
 unbiased.
 """

@@ -1,4 +1,4 @@
-"""The elements of arrays of predictions and labels that count, checked, as float64 tensors."""
+"""Checks of predictions and labels, and selection of the elements that are used."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from biv._utils import arrays, validation
 from biv.losses import weights
 
 
-def elements(
+def used_elements(
     target: Any,
     variance: Any,
     *pred: Any,
     sample_weight: Any = None,
     largest_variance: float = arrays.LARGEST**2,
 ) -> tuple[Tensor, ...]:
-    """The predictions, if any, targets, variances and importances, if any, that count.
+    """Return the used elements of each argument, as flat float64 tensors.
 
-    As flat float64 tensors.
+    The order is predictions (if passed), targets, variances and sample weights (if passed).
     """
-    given = {"pred": pred[0]} if pred else {}
-    given |= {"target": target, "variance": variance}
-    given |= {} if sample_weight is None else {"sample_weight": sample_weight}
+    arguments = {"pred": pred[0]} if pred else {}
+    arguments |= {"target": target, "variance": variance}
+    arguments |= {} if sample_weight is None else {"sample_weight": sample_weight}
     columns = {
-        name: arrays.to_tensor(name, value).detach().cpu().double() for name, value in given.items()
+        name: arrays.to_tensor(name, value).detach().cpu().double()
+        for name, value in arguments.items()
     }
     y = columns["target"]
     v = columns["variance"] = validation.expanded("variance", columns["variance"], "target", y)
@@ -44,30 +45,30 @@ def elements(
         validation.check_elements(name, column, column.isfinite() | ~used, "finite")
         limit = largest_variance if name == "variance" else arrays.LARGEST
         if name != "sample_weight":
-            wanted = f"at most {limit:g} in size, for its powers to be finite"
-            validation.check_elements(name, column, (column.abs() <= limit) | ~used, wanted)
+            expected = f"at most {limit:g} in magnitude, so that its powers are finite"
+            validation.check_elements(name, column, (column.abs() <= limit) | ~used, expected)
     if not bool(used.any()):
         raise ValueError(
             "target must hold at least one element that is not NaN and has finite variance; "
             f"got none of {y.numel()}"
         )
-    found = {name: column[used] for name, column in columns.items()}
-    sizes = [float(found[name].abs().max()) for name in ("pred", "target") if name in found]
-    largest = max(*sizes, math.sqrt(float(found["variance"].max())))
+    selected = {name: column[used] for name, column in columns.items()}
+    sizes = [float(selected[name].abs().max()) for name in ("pred", "target") if name in selected]
+    largest = max(*sizes, math.sqrt(float(selected["variance"].max())))
     if 0 < largest < 1 / arrays.LARGEST:
         raise ValueError(
-            f"target and its errors must not all be below {1 / arrays.LARGEST:g}, for their "
-            f"powers not to vanish; got {largest:g} at most: choose another unit"
+            f"target and its errors must not all be below {1 / arrays.LARGEST:g}, because their "
+            f"powers would underflow; got at most {largest:g}: choose another unit"
         )
-    return tuple(found.values())
+    return tuple(selected.values())
 
 
-def of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[Any]:
-    """A score of each output, the last of two or more dimensions, by itself."""
+def score_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[Any]:
+    """Return a list with the score of each output, the last of two or more dimensions."""
     tensors = {
-        name: arrays.to_tensor(name, given).detach()
-        for name, given in columns.items()
-        if given is not None
+        name: arrays.to_tensor(name, values).detach()
+        for name, values in columns.items()
+        if values is not None
     }
     target = tensors["target"]
     if target.ndim < 2:
@@ -75,19 +76,20 @@ def of_each_output(score: Callable[..., Any], columns: dict[str, Any]) -> list[A
             "target must have its outputs in the last dimension, (N, D), with per_output=True; "
             f"got shape {tuple(target.shape)}"
         )
-    for name, given in tensors.items():
+    for name, tensor in tensors.items():
         if name in ("pred", "other"):
-            validation.check_same_shape(name, given, "target", target)
+            validation.check_same_shape(name, tensor, "target", target)
         else:
-            tensors[name] = validation.expanded(name, given, "target", target)
-    found = []
+            tensors[name] = validation.expanded(name, tensor, "target", target)
+    scores = []
     for k in range(target.shape[-1]):
         try:
-            found.append(score(**{name: given[..., k] for name, given in tensors.items()}))
+            scores.append(score(**{name: tensor[..., k] for name, tensor in tensors.items()}))
         except ValueError as error:
             raise ValueError(f"output {k}: {error}") from None
-    return found
+    return scores
 
 
 def relative_weights(variance: Tensor, epsilon: float | Tensor) -> Tensor:
+    """Return 1/(σ²+ε) divided by its largest value."""
     return weights.relative_weights(variance, epsilon, weights.smallest_variance(variance))

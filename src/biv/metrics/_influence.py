@@ -1,4 +1,4 @@
-"""How far each element moves a weighted mean, through the ε of its weights too."""
+"""Influence of each element on a weighted mean, including its influence on ε of the weights."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from biv.metrics.sample_size import raised_to_sample_size
+from biv.metrics.sample_size import raise_to_sample_size
 
 
 class EstimatedEpsilon(NamedTuple):
-    """ε of weights 1/(σ²+ε)², and how far each element moves it: None if none does."""
+    """ε of the weights 1/(σ²+ε)², and the influence of each element on it, None if it is fixed."""
 
     value: float | None
     influence: Tensor | None = None
@@ -19,12 +19,12 @@ class EstimatedEpsilon(NamedTuple):
 def estimated_epsilon(
     square: Tensor, variance: Tensor, root: float, count: Tensor | None = None
 ) -> EstimatedEpsilon:
-    """ε from the Paule–Mandel root of these squares.
+    """Return ε and its influences from the Paule–Mandel root of the squares.
 
-    Elements move it to first order through the equation it solves; not where it is 0, nor where it
-    had to be raised, which depends on the variances alone.
+    The influences are the first-order effects on the root of its equation. There is none if the
+    root is 0, or if ε had to be raised, because that depends on the variances alone.
     """
-    value = raised_to_sample_size(root, variance, count)
+    value = raise_to_sample_size(root, variance, count)
     if not 0 < root == value:
         return EstimatedEpsilon(value)
     ratio = square / (variance + root)
@@ -34,12 +34,13 @@ def estimated_epsilon(
 def influence_on_mean(
     terms: Tensor, w: Tensor, mean: float, variance: Tensor, epsilon: EstimatedEpsilon
 ) -> Tensor:
-    """How far each element moves a mean by weights (σ²+ε)⁻² to first order, through ε too.
+    """Return the influence of each element on a mean with weights (σ²+ε)⁻², to first order.
 
-    Moving ε matters where the terms differ systematically with σ², as they do if σ² is wrong.
+    It includes the influence through ε, which matters if the terms depend on σ², as they do if σ²
+    is wrong.
     """
-    own = w * (terms - mean) / w.sum()
+    direct = w * (terms - mean) / w.sum()
     if epsilon.value is None or epsilon.influence is None:
-        return own
-    slope = -2 * (own / (variance + epsilon.value)).sum()
-    return own + slope * epsilon.influence
+        return direct
+    slope = -2 * (direct / (variance + epsilon.value)).sum()
+    return direct + slope * epsilon.influence

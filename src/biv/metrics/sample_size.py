@@ -1,4 +1,4 @@
-"""How many labels a weighted score rests on."""
+"""Effective sample size of weighted scores."""
 
 from __future__ import annotations
 
@@ -12,36 +12,53 @@ from biv._utils.pages import errors_point_to
 from biv.losses import weights
 from biv.metrics._elements import relative_weights
 
-STEADY_SAMPLE_SIZE = 30  # effective labels that an estimated ε leaves at least
+STEADY_SAMPLE_SIZE = 30  # smallest effective sample size with an estimated ε
 
 
 @errors_point_to("checking")
 def effective_sample_size(variance: Any, *, epsilon: float) -> float:
-    r"""How many labels a weighted evaluation really rests on: Kish's size of its weights.
+    r"""Compute Kish's effective sample size of a weighted score.
 
     .. math:: \frac{\left(\sum_k w_k\right)^2}{\sum_k w_k^2},
               \qquad w_k = (\sigma_k^2 + \epsilon)^{-2}
 
-    These are the weights of :func:`noise_corrected_mse` at that ε, **squared** ones; a small number
-    beside n says that a few labels of low σ² decide the score. How many labels a *fit* rests on is
-    another size, at the same ε no smaller: that of the weights 1/(σ²+τ²) themselves, which
-    :class:`biv.BIVRegressor` has as ``effective_sample_size_``.
+    If it is small compared with the number of labels, a few labels of low σ² decide the score.
 
-    Args:
-        variance: σ²; infinite ones count for nothing.
-        epsilon: >= 0, in the units of `variance`.
+    Parameters
+    ----------
+    variance : array-like of any shape
+        Noise variance σ² of each label, in squared label units. Infinite ones do not count.
+    epsilon : float
+        ε >= 0, **absolute**: in the units of `variance`.
 
-    Returns:
-        A number in [1, n]; 0 if no σ² is finite.
+    Returns
+    -------
+    float
+        Number of labels, in [1, n]; 0 if no σ² is finite.
 
-    Identities: :func:`biv.effective_batch_size` of the squared
-    :func:`biv.inverse_variance_weights`; n for n equal variances; scaling σ² and ε together changes
-    nothing; non-decreasing in ε.
+    Raises
+    ------
+    ValueError
+        If a variance is negative or NaN, or `epsilon` is negative.
 
-    Example:
-        >>> import numpy as np
-        >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]), epsilon=0.5)
-        3.0
+    Notes
+    -----
+    The weights are those of :func:`noise_corrected_mse` at that ε, which are **squared**
+    inverse-variance weights. A *fit* has the weights 1/(σ²+τ²). Their effective sample size, which
+    is at least as large for the same ε, is ``effective_sample_size_`` of :class:`biv.BIVRegressor`.
+
+    Identities:
+
+    - It is :func:`biv.effective_batch_size` of the squared :func:`biv.inverse_variance_weights`.
+    - It is n for n equal variances.
+    - Multiplying σ² and ε by the same number changes nothing.
+    - It does not decrease as ε grows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> effective_sample_size(np.array([1.0, 1.0, 1.0, np.inf]), epsilon=0.5)
+    3.0
     """
     v = arrays.to_variances("variance", variance).detach().double().flatten()
     offset = float(validation.real_number("epsilon", epsilon, validation.NON_NEGATIVE))
@@ -50,24 +67,40 @@ def effective_sample_size(variance: Any, *, epsilon: float) -> float:
 
 @errors_point_to("checking")
 def steady_epsilon(estimate: float, variance: Any) -> float:
-    """ε, raised from an estimate of τ² until a weighted score rests on enough labels.
+    """Raise an estimate of τ² until a score weighted with it rests on enough labels.
 
-    It is what :func:`noise_corrected_mse` does with its own estimate: an effective sample size
-    (:func:`effective_sample_size`) of 30, or of half the labels if that is less.
+    Enough is an effective sample size (:func:`effective_sample_size`) of 30, or of half the labels
+    if that is less. :func:`noise_corrected_mse` applies this to its own estimate.
 
-    Args:
-        estimate: >= 0, in the units of `variance`.
-        variance: σ²; infinite ones count for nothing.
+    Parameters
+    ----------
+    estimate : float
+        Estimate >= 0 of τ², in the units of `variance`.
+    variance : array-like of any shape
+        Noise variance σ² of each label, in squared label units. Infinite ones do not count.
 
-    Returns:
-        ε, at least the estimate.
+    Returns
+    -------
+    float
+        ε, which is at least `estimate`, in the units of `variance`.
 
-    Identities: the estimate itself where it is enough; scaling both arguments scales ε.
+    Raises
+    ------
+    ValueError
+        If a variance is negative or NaN, or `estimate` is negative.
 
-    Example:
-        >>> import numpy as np
-        >>> steady_epsilon(0.5, np.ones(100))
-        0.5
+    Notes
+    -----
+    Identities:
+
+    - It is `estimate` itself if that gives enough labels.
+    - Multiplying both arguments by c multiplies ε by c.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> steady_epsilon(0.5, np.ones(100))
+    0.5
     """
     v = arrays.to_variances("variance", variance).detach().double().flatten()
     least = float(validation.real_number("estimate", estimate, validation.NON_NEGATIVE))
@@ -75,23 +108,23 @@ def steady_epsilon(estimate: float, variance: Any) -> float:
     validation.check_elements(
         "variance", v, (v <= limit) | v.isinf(), f"at most {limit:g}, or infinite"
     )
-    return raised_to_sample_size(least, v[v.isfinite()])
+    return raise_to_sample_size(least, v[v.isfinite()])
 
 
-def raised_to_sample_size(estimate: float, variance: Tensor, count: Tensor | None = None) -> float:
-    """ε, raised from an estimate until a score weighted by 1/(σ²+ε)² rests on enough labels.
+def raise_to_sample_size(estimate: float, variance: Tensor, count: Tensor | None = None) -> float:
+    """Raise ε until a score with the weights 1/(σ²+ε)² rests on enough labels.
 
-    Where the estimate is near 0 a few labels of tiny σ² would decide alone, and no standard error
-    computed from them could be trusted.
+    If ε is near 0, a few labels of very small σ² could decide the score, and a standard error
+    computed from so few could not be trusted.
     """
     count = torch.ones_like(variance) if count is None else count
-    wanted = min(STEADY_SAMPLE_SIZE, (float(count.sum()) + 1) / 2)
+    required = min(STEADY_SAMPLE_SIZE, (float(count.sum()) + 1) / 2)
 
-    def rests_on_enough(epsilon: Tensor) -> Tensor:
+    def is_enough(epsilon: Tensor) -> Tensor:
         w = relative_weights(variance, epsilon).square()
-        return (count * w).sum().square() >= wanted * (count * w.square()).sum()
+        return (count * w).sum().square() >= required * (count * w.square()).sum()
 
-    if bool(rests_on_enough(torch.tensor(estimate, dtype=torch.float64))):
+    if bool(is_enough(torch.tensor(estimate, dtype=torch.float64))):
         return estimate
-    high = 10 * variance.amax()  # weights within 21% of each other: almost all labels count
-    return float(search.smallest_where(rests_on_enough, high * 1e-40, high))
+    high = 10 * variance.amax()  # here the weights differ by at most 21%, so it is large enough
+    return float(search.smallest_where(is_enough, high * 1e-40, high))
