@@ -54,16 +54,18 @@ def test_the_included_amyloid_table_from_file_to_prediction(here, capsys):
         "500 rows predicted: 'prediction' is the predicted true label, 'prediction_std' its "
         "standard deviation.\npredictions.csv"
     ) in shown
-    found = pd.read_csv("predictions.csv")
-    pd.testing.assert_frame_equal(found[list(found)[:-2]], pd.read_csv("new.csv"))
+    predictions = pd.read_csv("predictions.csv")
+    pd.testing.assert_frame_equal(predictions[list(predictions)[:-2]], pd.read_csv("new.csv"))
     r2 = biv.metrics.noise_corrected_r2(
-        found["prediction"].to_numpy(), found["y"].to_numpy(), found["dy"].to_numpy() ** 2
+        predictions["prediction"].to_numpy(),
+        predictions["y"].to_numpy(),
+        predictions["dy"].to_numpy() ** 2,
     )
     assert r2.value > 0.1
-    off = (found["prediction"] - found["y"]) / np.sqrt(
-        found["prediction_std"] ** 2 + found["dy"] ** 2
+    scaled = (predictions["prediction"] - predictions["y"]) / np.sqrt(
+        predictions["prediction_std"] ** 2 + predictions["dy"] ** 2
     )
-    assert 0.5 < off.std() < 1.5
+    assert 0.5 < scaled.std() < 1.5
 
 
 def test_a_model_folder_equals_the_estimator_fitted_on_the_table(model):
@@ -83,35 +85,37 @@ def test_a_model_folder_equals_the_estimator_fitted_on_the_table(model):
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet"])
 def test_predictions_are_added_to_the_unchanged_cells(model, suffix, here, monkeypatch):
-    whole = pd.read_csv(model.parent / "data.csv", dtype=str, keep_default_na=False)
-    whole["free text"] = 'a "quoted", one\nwith two lines'
-    whole["number"] = "007"
+    frame = pd.read_csv(model.parent / "data.csv", dtype=str, keep_default_na=False)
+    frame["free text"] = 'a "quoted", one\nwith two lines'
+    frame["number"] = "007"
     path = here / f"new{suffix}"
     if suffix == ".parquet":
         data(path)
     else:
-        whole.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
+        frame.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
     assert run("predict", model, path) == 0
     out = here / f"predictions{suffix}"
     if suffix == ".parquet":
-        found = pd.read_parquet(out)
-        pd.testing.assert_frame_equal(found[list(found)[:-2]], pd.read_parquet(path))
+        predictions = pd.read_parquet(out)
+        pd.testing.assert_frame_equal(predictions[list(predictions)[:-2]], pd.read_parquet(path))
     else:
         how = {"dtype": str, "keep_default_na": False, "sep": "\t" if suffix == ".tsv" else ","}
-        found = pd.read_csv(out, **how)
-        pd.testing.assert_frame_equal(found[list(found)[:-2]], whole)
+        predictions = pd.read_csv(out, **how)
+        pd.testing.assert_frame_equal(predictions[list(predictions)[:-2]], frame)
     monkeypatch.setattr(files, "ROWS", 11)
     monkeypatch.setattr(files, "BLOCK", 900)
     again = here / f"again{suffix}"
     assert run("predict", model, path, "--out", again) == 0
     parts = pd.read_parquet(again) if suffix == ".parquet" else pd.read_csv(again, **how)
     for name in ("prediction", "prediction_std"):
-        np.testing.assert_allclose(parts[name].astype(float), found[name].astype(float), rtol=1e-5)
+        np.testing.assert_allclose(
+            parts[name].astype(float), predictions[name].astype(float), rtol=1e-5
+        )
 
 
 def test_predict_requires_the_columns_of_training_only(model, here, capsys):
-    whole = pd.read_csv(model.parent / "data.csv")
-    whole.drop(columns=["y", "s"]).head(1).to_csv("one.csv", index=False)
+    frame = pd.read_csv(model.parent / "data.csv")
+    frame.drop(columns=["y", "s"]).head(1).to_csv("one.csv", index=False)
     assert run("predict", model, "one.csv", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result == {
@@ -119,10 +123,10 @@ def test_predict_requires_the_columns_of_training_only(model, here, capsys):
         "rows": 1,
         "columns": ["prediction", "prediction_std"],
     }
-    whole.rename(columns={"town": "Town"}).to_csv("other.csv", index=False)
+    frame.rename(columns={"town": "Town"}).to_csv("other.csv", index=False)
     assert run("predict", model, "other.csv", "--out", "x.csv") == 2
     assert "other.csv must have a column 'town'; did you mean 'Town'?" in capsys.readouterr().err
-    whole.assign(a="abc").to_csv("text.csv", index=False)
+    frame.assign(a="abc").to_csv("text.csv", index=False)
     assert run("predict", model, "text.csv", "--out", "x.csv") == 2
     assert "text.csv, row 1, column 'a' must be a number; got 'abc'" in capsys.readouterr().err
     assert run("predict", model, "predictions.csv", "--out", "x.csv") == 2
@@ -229,8 +233,8 @@ def test_a_forced_training_keeps_the_old_model_until_it_has_finished(here, monke
 @pytest.mark.slow
 def test_ctrl_c_leaves_no_half_written_file(model, here):
     """A signal as of a terminal, in the middle of a long prediction."""
-    whole = pd.read_csv(model.parent / "data.csv")
-    pd.concat([whole] * 2000).to_csv("long.csv", index=False)
+    frame = pd.read_csv(model.parent / "data.csv")
+    pd.concat([frame] * 2000).to_csv("long.csv", index=False)
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from biv.cli import main; sys.exit(main())"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "predict", str(model), "long.csv"],
@@ -338,13 +342,13 @@ def leaky(path, rows=120):
     rng = np.random.default_rng(0)
     x = rng.normal(size=rows)
     y = x + rng.normal(size=rows)
-    whole = pd.DataFrame({"kepid": 1000 + rng.permutation(rows), "x": x, "y": y, "s": 1.0})
-    whole["name"] = [f"Kepler-{k}" if k % 4 == 0 else None for k in range(rows)]
-    whole["key"] = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(rows)]
-    whole["low"], whole["high"] = y - rng.random(rows), y + rng.random(rows)
-    whole["minus"], whole["plus"] = whole["low"] - y, whole["high"] - y
-    whole["in other units"], whole["low in other units"] = 0.09 * y, -2 * whole["low"]
-    whole.to_parquet(path) if path.suffix == ".parquet" else whole.to_csv(path, index=False)
+    frame = pd.DataFrame({"kepid": 1000 + rng.permutation(rows), "x": x, "y": y, "s": 1.0})
+    frame["name"] = [f"Kepler-{k}" if k % 4 == 0 else None for k in range(rows)]
+    frame["key"] = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(rows)]
+    frame["low"], frame["high"] = y - rng.random(rows), y + rng.random(rows)
+    frame["minus"], frame["plus"] = frame["low"] - y, frame["high"] - y
+    frame["in other units"], frame["low in other units"] = 0.09 * y, -2 * frame["low"]
+    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
     return path
 
 
@@ -578,23 +582,23 @@ def test_peak_memory_is_none_where_it_cannot_be_measured(monkeypatch):
 
 @pytest.mark.usefixtures("here")
 def test_cells_that_csv_must_quote(model):
-    whole = pd.read_csv(model.parent / "data.csv").head(3)
-    whole["odd"] = ["a\rb", 'q"q', "plain;"]
-    whole.to_csv("new.csv", index=False, sep=";", quoting=1)
+    frame = pd.read_csv(model.parent / "data.csv").head(3)
+    frame["odd"] = ["a\rb", 'q"q', "plain;"]
+    frame.to_csv("new.csv", index=False, sep=";", quoting=1)
     assert run("predict", model, "new.csv") == 0
     text = Path("predictions.csv").read_text(encoding="utf-8")
     assert ";" in text.splitlines()[0]  # the separator of the input
-    found = pd.read_csv("predictions.csv", sep=";", lineterminator="\n")
-    assert found["odd"].tolist() == whole["odd"].tolist()
+    predictions = pd.read_csv("predictions.csv", sep=";", lineterminator="\n")
+    assert predictions["odd"].tolist() == frame["odd"].tolist()
     assert run("predict", model, "predictions.csv", "--out", "again.csv", "--name", "more") == 0
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["\ufeffa", "a\rb"])
 def test_column_names_that_csv_must_quote(model, name):
-    whole = pd.read_csv(model.parent / "data.csv").head(3)
-    whole.insert(0, name, 1)
-    whole.to_csv("new.csv", index=False, encoding="utf-8-sig", quoting=1)
+    frame = pd.read_csv(model.parent / "data.csv").head(3)
+    frame.insert(0, name, 1)
+    frame.to_csv("new.csv", index=False, encoding="utf-8-sig", quoting=1)
     assert run("predict", model, "new.csv") == 0
     for path in ("new.csv", "predictions.csv"):
         assert files.Files(path).columns[0] == name
@@ -602,16 +606,16 @@ def test_column_names_that_csv_must_quote(model, name):
 
 
 def test_parquet_files_whose_types_differ_a_little(model, here, capsys):
-    whole = pd.read_csv(model.parent / "data.csv").head(4)
+    frame = pd.read_csv(model.parent / "data.csv").head(4)
     folder = here / "parts"
     folder.mkdir()
-    whole.head(2).assign(note=None, count=1).to_parquet(folder / "1.parquet", index=False)
-    whole.tail(2).assign(note=7, count=1.5).to_parquet(folder / "2.parquet", index=False)
+    frame.head(2).assign(note=None, count=1).to_parquet(folder / "1.parquet", index=False)
+    frame.tail(2).assign(note=7, count=1.5).to_parquet(folder / "2.parquet", index=False)
     assert run("predict", model, folder) == 0
-    found = pd.read_parquet("predictions.parquet")
-    assert found["count"].tolist() == [1, 1, 1.5, 1.5]
-    assert found["note"].tolist()[2:] == [7, 7]
-    whole.tail(2).assign(note=7, count="x").to_parquet(folder / "2.parquet", index=False)
+    predictions = pd.read_parquet("predictions.parquet")
+    assert predictions["count"].tolist() == [1, 1, 1.5, 1.5]
+    assert predictions["note"].tolist()[2:] == [7, 7]
+    frame.tail(2).assign(note=7, count="x").to_parquet(folder / "2.parquet", index=False)
     assert run("predict", model, folder, "--out", "x.parquet") == 2
     assert "2.parquet must have the column types of the files before it" in capsys.readouterr().err
     assert not Path("x.parquet").exists()

@@ -262,25 +262,25 @@ def test_a_streamed_training_locks_its_folder_until_the_model_is_written(
     tmp_path, monkeypatch, capsys
 ):
     write(tmp_path / "t.parquet", labelled(600))
-    out, held = tmp_path / "m", []
+    out, locked = tmp_path / "m", []
     options = ("--target", "y", "--target-var", "v", "--stream", "--max-epochs", "1", "--out", out)
 
-    def hold(method):
-        def while_held(*given, **settings):
-            held.append(out.is_dir())
+    def check_lock(method):
+        def while_locked(*given, **settings):
+            locked.append(out.is_dir())
             with pytest.raises(InUseError), lock_folder(out):
                 pass
-            if len(held) == 1:
+            if len(locked) == 1:
                 assert run("train", tmp_path / "t.parquet", *options) == 2
                 assert "m is being written by another process" in capsys.readouterr().err
             return method(*given, **settings)
 
-        return while_held
+        return while_locked
 
-    monkeypatch.setattr(StreamedTraining, "run", hold(StreamedTraining.run))
-    monkeypatch.setattr(ModelFolder, "write", hold(ModelFolder.write))
+    monkeypatch.setattr(StreamedTraining, "run", check_lock(StreamedTraining.run))
+    monkeypatch.setattr(ModelFolder, "write", check_lock(ModelFolder.write))
     assert run("train", tmp_path / "t.parquet", *options) == 0
-    assert held == [True, True]
+    assert locked == [True, True]
     with lock_folder(out):
         assert (out / "about.json").is_file()
 
@@ -440,11 +440,11 @@ def test_a_forced_training_that_is_killed_leaves_a_model(operation, at, kept, ca
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_full_disk_behind_the_standard_output():
     with Path("/dev/full").open("w") as out:
-        found = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "biv", "docs"], stdout=out, stderr=subprocess.PIPE, text=True
         )
-    assert found.stderr == f"biv: the output {FULL}\n"
-    assert found.returncode == 1
+    assert completed.stderr == f"biv: the output {FULL}\n"
+    assert completed.returncode == 1
 
 
 def test_exit_codes_are_in_the_help(capsys):

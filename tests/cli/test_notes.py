@@ -42,13 +42,13 @@ def inspect_output(capsys, *options):
 def test_a_column_of_sigma_given_as_variance_is_noted(folder, capsys):
     write(folder)
     output = inspect_output(capsys, "--target-var", "y_err")
-    assert "by its name, column 'y_err' may belong to --target-std" in output.err
+    assert "the name of column 'y_err' suggests --target-std" in output.err
     assert "σ² seems too large" in output.out
     honest = inspect_output(capsys, "--target-std", "y_err")
-    assert "may belong to" not in honest.err
+    assert "suggests --target" not in honest.err
     assert "seems too large" not in honest.out
     write(folder, y_var=np.full(600, 0.1))
-    assert "may belong to --target-var" in inspect_output(capsys, "--target-std", "y_var").err
+    assert "suggests --target-var" in inspect_output(capsys, "--target-std", "y_var").err
 
 
 def test_a_negative_error_overrides_a_variance_factor_that_looks_right(folder, capsys):

@@ -138,10 +138,10 @@ def test_errors_of_users_and_of_the_system_are_unchanged():
 
     with pytest.raises(ValueError, match=r"^of my own$"):
         training.train_stack(network, MEMBERS, ONCE)
-    with pytest.raises(FileNotFoundError) as found, pages.errors_point_to("images"):
+    with pytest.raises(FileNotFoundError) as raised, pages.errors_point_to("images"):
         open("nothing.txt")  # noqa: PTH123, SIM115
-    assert found.value.errno == 2
-    assert found.value.filename == "nothing.txt"
+    assert raised.value.errno == 2
+    assert raised.value.filename == "nothing.txt"
 
 
 # `biv docs`.

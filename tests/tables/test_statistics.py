@@ -20,15 +20,15 @@ def test_moments_of_parts_add_up_to_those_of_all_rows(seed, shift, count):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rng.integers(1, 60), 3)) * [1.0, 1e-3, 50.0] + shift
     x[rng.random(x.shape) < 0.2] = np.nan
-    found = sum((Moments.of(x[p]) for p in parts(len(x), count, rng)), Moments.of(x[:0]))
+    result = sum((Moments.of(x[p]) for p in parts(len(x), count, rng)), Moments.of(x[:0]))
     known = [column[~np.isnan(column)].astype(np.longdouble) for column in x.T]
-    np.testing.assert_array_equal(found.count, [len(k) for k in known])
+    np.testing.assert_array_equal(result.count, [len(k) for k in known])
     for k, column in enumerate(known):
         if len(column):
             scale = max(abs(shift), 1.0)
-            assert abs(found.mean[k] - column.mean()) <= 1e-14 * scale
+            assert abs(result.mean[k] - column.mean()) <= 1e-14 * scale
             # The relative error grows with the mean, and not with its square.
-            error, std = abs(float(found.variance[k] - column.var())), float(column.std())
+            error, std = abs(float(result.variance[k] - column.var())), float(column.std())
             assert error <= 1e-12 * std**2 + 1e-15 * scale * std + (4e-16 * scale) ** 2
 
 
@@ -36,8 +36,8 @@ def test_a_large_mean_costs_no_digits():
     """With a mean of 1e9, a sum of raw squares would lose all digits of the variance."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 1)) + 1e9
-    found = sum((Moments.of(part) for part in np.split(x, 10)), Moments.of(x[:0]))
-    np.testing.assert_allclose(found.variance, x.var(axis=0), rtol=1e-7)
+    result = sum((Moments.of(part) for part in np.split(x, 10)), Moments.of(x[:0]))
+    np.testing.assert_allclose(result.variance, x.var(axis=0), rtol=1e-7)
     assert abs((x**2).mean() - x.mean() ** 2 - x.var()) > 0.1
 
 
@@ -70,8 +70,8 @@ def test_label_moments_are_exact_for_few_distinct_variances():
     rng = np.random.default_rng(0)
     v = rng.choice([0.0, 0.25, 4.0], size=500)
     y = rng.normal(size=500) + np.sqrt(v) * rng.normal(size=500)
-    found, exact = LabelGroups.of(y, v).moments, metrics.label_moments(y, v)
-    assert found == pytest.approx(exact, rel=1e-10)
+    result, exact = LabelGroups.of(y, v).moments, metrics.label_moments(y, v)
+    assert result == pytest.approx(exact, rel=1e-10)
 
 
 def test_groups_do_not_depend_on_the_parts():
@@ -92,5 +92,5 @@ def test_grouped_moments_equal_those_of_rows_if_every_group_is_one_row():
     y, v = noisy(3, rows=200)
     y, v = y[np.isfinite(v)], v[np.isfinite(v)]
     one = np.ones(len(y))
-    found = metrics.grouped_label_moments(one, y, 0 * one, v)
-    assert found == pytest.approx(metrics.label_moments(y, v), rel=1e-12)
+    result = metrics.grouped_label_moments(one, y, 0 * one, v)
+    assert result == pytest.approx(metrics.label_moments(y, v), rel=1e-12)

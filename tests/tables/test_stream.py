@@ -46,7 +46,7 @@ def shards(reader, count, seed=0):
 
 
 def test_row_groups_are_listed_and_read(tmp_path):
-    whole = write_folder(tmp_path)
+    columns = write_folder(tmp_path)
     groups = RowGroups(Files(tmp_path))
     assert [g.rows for g in groups.groups] == [
         200,
@@ -65,7 +65,7 @@ def test_row_groups_are_listed_and_read(tmp_path):
     assert groups.rows == 2050
     part = groups.read(6, ["y"])
     assert (part.path.name, part.start) == ("part-1.parquet", 400)
-    np.testing.assert_array_equal(part.numbers("y"), whole["y"][1100:1150])
+    np.testing.assert_array_equal(part.numbers("y"), columns["y"][1100:1150])
 
 
 def test_files_that_cannot_be_one_table(tmp_path):
@@ -171,7 +171,7 @@ def test_a_missing_error_bar_is_named(tmp_path):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_row_that_is_not_held_out_is_used_once_per_epoch(tmp_path, seed):
-    whole = write_folder(tmp_path)
+    columns = write_folder(tmp_path)
     reader = read(tmp_path, seed=seed)
     parts = shards(reader, 4, seed)
     held_out = np.concatenate([h.y for s in survey_groups(reader) for h in s.held_out])
@@ -185,17 +185,17 @@ def test_every_row_that_is_not_held_out_is_used_once_per_epoch(tmp_path, seed):
         sizes = [len(b) for b in batches]
         assert max(sizes) - min(sizes) <= len(parts)
         seen = np.concatenate([b.y[:, 0] for b in batches])
-        expected = scaler.label(np.setdiff1d(whole["y"], held_out)).astype(np.float32)
+        expected = scaler.label(np.setdiff1d(columns["y"], held_out)).astype(np.float32)
         np.testing.assert_array_equal(np.sort(seen), np.sort(expected))
         orders.append(seen)
     assert (orders[0] != orders[1]).mean() > 0.9
 
 
 def test_batches_contain_the_scaled_rows_of_the_table(tmp_path):
-    whole = write_folder(tmp_path)
+    columns = write_folder(tmp_path)
     parts = shards(read(tmp_path), 3)
     encode = parts[0].encoding
-    rows = {round(y, 6): k for k, y in enumerate(whole["y"])}
+    rows = {round(y, 6): k for k, y in enumerate(columns["y"])}
     for batch in Stream(parts, sum(s.rows for s in parts), 100).batches(0):
         places = [
             rows[round(y, 6)]
@@ -204,12 +204,12 @@ def test_batches_contain_the_scaled_rows_of_the_table(tmp_path):
         ]
         assert len(places) > 0.5 * len(batch)  # the others lose their last digit to float32
         for batch_y, x, v in zip(batch.y[:, 0], batch.x, batch.variance[:, 0], strict=True):
-            k = int(np.argmin(np.abs(whole["y"] - encode.labels.label_raw(float(batch_y)))))
+            k = int(np.argmin(np.abs(columns["y"] - encode.labels.label_raw(float(batch_y)))))
             exact = (
-                np.array([whole[f"x{j}"][k] for j in range(3)]) - encode.features.mean
+                np.array([columns[f"x{j}"][k] for j in range(3)]) - encode.features.mean
             ) / encode.features.std
             np.testing.assert_allclose(x, exact, rtol=1e-5, atol=1e-6)
-            assert v == pytest.approx(whole["v"][k] / encode.labels.std**2, rel=1e-5)
+            assert v == pytest.approx(columns["v"][k] / encode.labels.std**2, rel=1e-5)
 
 
 def test_rows_of_all_shards_are_mixed(tmp_path):

@@ -20,11 +20,12 @@ from biv._utils.wording import OPTIONS, render_text
 if TYPE_CHECKING:
     from biv.tables import LabelledTable, Target
 
+# Names of columns that suggest an error bar, a standard deviation, or a variance.
 ERROR_BAR = re.compile(r"err|std|sigma|unc|var|^[_ ]?se$|^d$|σ")
 STANDARD = re.compile(r"(?<![a-z])(e?err(or)?|std(dev)?|sd|se|sem|sigma|unc\w*)(?![a-z])|σ(?!²)")
 SQUARED = re.compile(r"(?<![a-z])i?var(iance)?(?![a-z])|σ²|sigma_?2")
-COLUMNS_SHOWN = 3
-NEEDED = ("pandas", "pyarrow", "safetensors", "sklearn")
+COLUMNS_SHOWN = 3  # in a note
+REQUIRED = ("pandas", "pyarrow", "safetensors", "sklearn")
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
@@ -181,7 +182,7 @@ def require_libraries() -> None:
     ValueError
         If a library is missing; the message names what to install.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f"this command requires {', '.join(missing)}: pip install 'biv[command]'")
 
@@ -240,8 +241,7 @@ def _note_names(table: LabelledTable) -> None:
     ):
         if name is not None and pattern.search(name.casefold()):
             note(
-                f"by its name, column {shortened(name)} may belong to {option} "
-                "(see: biv docs error-bars)"
+                f"the name of column {shortened(name)} suggests {option} (see: biv docs error-bars)"
             )
     if target.error_bars:
         for name in _possible_error_bars(target, table.schema.names):
