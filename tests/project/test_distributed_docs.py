@@ -1,4 +1,4 @@
-"""The scripts of docs/distributed.md: what they say of the one big batch holds."""
+"""The scripts of docs/distributed.md: their gradients are those of one large batch."""
 
 import os
 import re
@@ -14,15 +14,15 @@ SCRIPTS = dict(
 )
 
 CHECK = """
-whole = nn.Linear(3, 1)
-whole.load_state_dict(model.module.state_dict())
-biv.biv_loss(whole(x), y, variance, epsilon=0.05).backward()
-for mine, one in zip(model.module.parameters(), whole.parameters(), strict=True):
-    torch.testing.assert_close(mine.grad, one.grad, rtol=1e-6, atol=1e-7)
+single = nn.Linear(3, 1)
+single.load_state_dict(model.module.state_dict())
+biv.biv_loss(single(x), y, variance, epsilon=0.05).backward()
+for actual, expected in zip(model.module.parameters(), single.parameters(), strict=True):
+    torch.testing.assert_close(actual.grad, expected.grad, rtol=1e-6, atol=1e-7)
 assert dist.get_world_size() == 2
 print("same", flush=True)
 dist.destroy_process_group()
-__import__("os")._exit(0)  # a group that the model still holds may abort an interpreter that ends
+__import__("os")._exit(0)  # the interpreter may abort while the model holds the group
 """
 
 
@@ -37,24 +37,24 @@ def run(script, tmp_path):
     )  # fmt: skip
 
 
-def test_what_it_costs_is_what_was_measured():
-    found = (Path(__file__).parents[2] / "benchmarks/results/scale.md").read_text("utf-8")
+def test_the_costs_on_the_page_are_the_measured_ones():
+    measured = (Path(__file__).parents[2] / "benchmarks/results/scale.md").read_text("utf-8")
     rows = {}
-    for line in found.splitlines():
+    for line in measured.splitlines():
         if line.startswith("|"):
-            _, what, ratio, *_ = (cell.strip() for cell in line.split("|"))
-            rows[what] = ratio.split(" ")[0]
-    said = [
+            _, quantity, ratio, *_ = (cell.strip() for cell in line.split("|"))
+            rows[quantity] = ratio.split(" ")[0]
+    shown = [
         line.split("|")[2].split()[0]
         for line in PAGE.splitlines()
         if re.match(r"\| (rows|a step|mem)", line)
     ]
-    assert said == [rows[what] for what in rows if what.startswith(("rows", "a step", "memory"))]
-    (rate,) = re.findall(r"learned from ([\d,]+) rows a second", found)
+    assert shown == [rows[name] for name in rows if name.startswith(("rows", "a step", "memory"))]
+    (rate,) = re.findall(r"learned from ([\d,]+) rows a second", measured)
     assert f"r was {rate} rows a second" in PAGE
 
 
-def test_what_is_predicted_follows_from_its_equation():
+def test_the_predicted_times_follow_from_their_equation():
     numbers = {
         name: [float(cell.split()[0]) for cell in line.split("|")[2:-1]]
         for line in PAGE.splitlines()
@@ -71,17 +71,17 @@ def test_what_is_predicted_follows_from_its_equation():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_gradients_are_those_of_the_one_big_batch(name, tmp_path):
+def test_gradients_are_those_of_one_large_batch(name, tmp_path):
     if name == "accelerate":
         pytest.importorskip("accelerate")
-    done = run(SCRIPTS[name] + CHECK, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("same") == 2
+    process = run(SCRIPTS[name] + CHECK, tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("same") == 2
 
 
 @pytest.mark.slow
-def test_a_local_loss_is_seen_to_be_something_else(tmp_path):
-    """That the check above can fail."""
+def test_a_local_loss_fails_the_check(tmp_path):
+    """The check of the gradients can fail."""
     local = SCRIPTS["ddp"].replace(", process_group=dist.group.WORLD", "")
-    done = run(local + CHECK, tmp_path)
-    assert "Tensor-likes are not close" in done.stderr
+    process = run(local + CHECK, tmp_path)
+    assert "Tensor-likes are not close" in process.stderr

@@ -1,4 +1,4 @@
-"""The documentation: every block runs, every page is found, the site builds without a warning."""
+"""The documentation: every block runs, every link works, and the site builds without warnings."""
 
 import json
 import re
@@ -20,11 +20,10 @@ from helpers.paper_runs import InProcessWorkers
 
 ROOT, DOCS = doc_pages.ROOT, doc_pages.DOCS
 DOCUMENTS = doc_pages.documents()
-# Whole scripts for torchrun: test_distributed_docs.py runs them there.
+# Scripts for torchrun, which test_distributed_docs.py runs.
 ELSEWHERE = {("docs/distributed.md", "python")}
 
-
-# What a document outside docs has to the letter from a page is run there.
+# A block of a page that another document repeats to the letter is run once, on the page.
 OF_PAGES = {
     block.text
     for name, path in DOCUMENTS.items()
@@ -34,12 +33,13 @@ OF_PAGES = {
 
 
 def to_run(name):
-    found = [
+    """Return the blocks of a document that are run."""
+    runnable = [
         block for block in doc_pages.blocks(DOCUMENTS[name]) if block.language in doc_pages.RUN
     ]
     if not name.startswith("docs/"):
-        found = [block for block in found if block.text not in OF_PAGES]
-    return [block for block in found if (name, block.language) not in ELSEWHERE]
+        runnable = [block for block in runnable if block.text not in OF_PAGES]
+    return [block for block in runnable if (name, block.language) not in ELSEWHERE]
 
 
 RUNNABLE = [name for name in DOCUMENTS if to_run(name)]
@@ -49,16 +49,16 @@ RUNNABLE = [name for name in DOCUMENTS if to_run(name)]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_blocks_say_what_they_are(name):
+def test_blocks_have_a_known_language(name):
     text = DOCUMENTS[name].read_text(encoding="utf-8")
-    found = doc_pages.blocks(DOCUMENTS[name])
-    assert len(re.findall(r"^```", text, flags=re.M)) == 2 * len(found), "a block is not closed"
+    blocks = doc_pages.blocks(DOCUMENTS[name])
+    assert len(re.findall(r"^```", text, flags=re.M)) == 2 * len(blocks), "a block is not closed"
     assert not re.search(r"^([ \t]+```|[ \t]*~~~)", text, flags=re.M), (
-        "a block that would not be run"
+        "a block that is indented or uses ~~~ would not be run"
     )
-    bare = name == "ARCHITECTURE.md"  # a drawing
+    bare = name == "ARCHITECTURE.md"  # its drawing has no language
     allowed = {*doc_pages.RUN, *doc_pages.SHOWN} | ({""} if bare else set())
-    assert {block.language for block in found} <= allowed
+    assert {block.language for block in blocks} <= allowed
 
 
 @pytest.mark.slow
@@ -70,13 +70,13 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "workers_for", lambda *_: InProcessWorkers())
     doc_blocks.run_blocks(
         to_run(name), name, folder, doc_blocks.run_in_this_process, apart=name == "README.md"
-    )  # people copy single blocks of the README
+    )  # readers copy single blocks of the README
     capsys.readouterr()
 
 
 @pytest.mark.slow
-def test_a_wrong_block_is_seen(tmp_path):
-    """That the three ways to run a block can fail."""
+def test_a_wrong_block_fails(tmp_path):
+    """Each of the three ways to run a block can fail."""
     with pytest.raises(ZeroDivisionError):
         doc_blocks.run_python(doc_pages.Block("python", "1 / 0", 1), "page", {})
     with pytest.raises(AssertionError, match="Expected"):
@@ -87,8 +87,8 @@ def test_a_wrong_block_is_seen(tmp_path):
             doc_blocks.run_commands(block, tmp_path, doc_blocks.run_in_this_process)
 
 
-def test_the_first_loop_learns():
-    """What the README's first block says."""
+def test_the_first_block_of_the_readme_learns():
+    """The error of its model is close to the one that it prints."""
     namespace = {}
     exec(
         next(b.text for b in doc_pages.blocks(ROOT / "README.md") if b.language == "python"),
@@ -117,9 +117,9 @@ def test_documents_name_what_exists(name):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", text):
         assert (path.parent / link).exists(), link
     for dotted in re.findall(r"\bbiv\.([A-Za-z_.]+\w)\(", text):
-        found = biv
+        value = biv
         for part in dotted.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -163,7 +163,7 @@ def test_the_reference_has_every_public_name():
 
 
 class Page(HTMLParser):
-    """What a browser would fetch of its own accord, where links lead, and what they can lead to."""
+    """URLs that a browser fetches for a page, its links, and its anchors."""
 
     def __init__(self, path):
         super().__init__()
@@ -182,14 +182,14 @@ class Page(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_asks_for_nothing(tmp_path):
+def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     pytest.importorskip("sphinx")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html",
          "-d", tmp_path / "doctrees", DOCS, tmp_path / "site"],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     built = {path.resolve(): Page(path) for path in (tmp_path / "site").rglob("*.html")}
     assert len(built) > 40
     for path, page in built.items():
@@ -201,16 +201,18 @@ def test_the_site_builds_without_a_warning_and_asks_for_nothing(tmp_path):
             if anchor and target in built:
                 assert anchor in built[target].anchors, f"{path}: {link}"
     losses = (tmp_path / "site" / "api" / "losses.html").read_text("utf-8")
-    assert losses.count("<math") >= 4  # formulas are there, as browsers draw them
+    assert losses.count("<math") >= 4  # formulas are MathML
     assert "MathJax" not in losses
-    assert "munderover><mi>y" not in re.sub(r"\s", "", losses)  # no index stands below its letter
+    assert "munderover><mi>y" not in re.sub(
+        r"\s", "", losses
+    )  # an index is beside its letter, not below
     estimator = (tmp_path / "site" / "api" / "estimator.html").read_text("utf-8")
     for name in ("epsilon_", "tau2_", "n_epochs_", "variance_factor_"):
         assert f'id="biv.BIVRegressor.{name}"' in estimator
     assert "max_epochs" in estimator[: estimator.index("Neural regression")]  # the signature
 
 
-# What pages say.
+# Figures on pages.
 
 
 def pictures():
@@ -222,7 +224,7 @@ def pictures():
     return module
 
 
-def test_pictures_show_what_is_stored():
+def test_pictures_show_the_stored_results():
     module = pictures()
     store = Store(ROOT / "paper" / "results" / "runs.sqlite")
     assert {f"{name}.svg" for name in module.PICTURES} == {
@@ -236,20 +238,20 @@ def test_pictures_show_what_is_stored():
 
 
 def numbers(nested):
-    """All of them, each with the way to it."""
+    """Return all numbers of nested lists and dictionaries, by their paths."""
     if isinstance(nested, (int, float)):
         return {"": nested}
     pairs = nested.items() if isinstance(nested, dict) else enumerate(nested)
-    return {f"{key}/{way}": n for key, part in pairs for way, n in numbers(part).items()}
+    return {f"{key}/{path}": n for key, part in pairs for path, n in numbers(part).items()}
 
 
 def _lowest(line):
-    """As the README has it."""
-    lost = f", {line.diverged}/5 diverged" if line.diverged else ""
-    return f"{line.lowest:.3f}{lost}"
+    """Return the lowest error as the README shows it."""
+    diverged = f", {line.diverged}/5 diverged" if line.diverged else ""
+    return f"{line.lowest:.3f}{diverged}"
 
 
-def test_the_readme_s_table_is_that_of_the_store():
+def test_the_table_of_the_readme_shows_the_stored_results():
     module = pictures()
     store = Store(ROOT / "paper" / "results" / "runs.sqlite")
     table = [lines for _, lines in module.runs(store, "table1")]
@@ -260,21 +262,23 @@ def test_the_readme_s_table_is_that_of_the_store():
         assert shown == [_lowest(lines[label]) for lines in table]
     (row,) = re.findall(r"^\| best of four cutoffs *\|(.*)\|$", readme, flags=re.M)
     best = [
-        min(own.lowest for label, own in lines.items() if label.startswith("C=")) for lines in table
+        min(line.lowest for label, line in lines.items() if label.startswith("C="))
+        for lines in table
     ]
     assert [cell.strip() for cell in row.split("|")] == [f"{lowest:.3f}" for lowest in best]
 
 
-def test_figures_in_the_readme_s_prose():
+def test_figures_in_the_text_of_the_readme():
     readme = (ROOT / "README.md").read_text("utf-8")
     quality = (ROOT / "benchmarks" / "results" / "quality.md").read_text("utf-8")
 
     def row(label):
-        (found,) = re.findall(rf"^\| \**{re.escape(label)}\** \|(.*)\|$", quality, flags=re.M)[:1]
-        return [float(re.search(r"[\d.]+", cell)[0]) for cell in found.split("|")]
+        (cells,) = re.findall(rf"^\| \**{re.escape(label)}\** \|(.*)\|$", quality, flags=re.M)[:1]
+        return [float(re.search(r"[\d.]+", cell)[0]) for cell in cells.split("|")]
 
     boosted = row("LightGBM, weights 1/(σ²+ε), size chosen on noisy labels")
-    above = [100 * (b / own - 1) for b, own in zip(boosted, row("BIVRegressor()"), strict=True)]
+    ours = row("BIVRegressor()")
+    above = [100 * (b / o - 1) for b, o in zip(boosted, ours, strict=True)]
     assert f"{min(above):.0f} to {max(above):.0f}% higher error on bicycle counts" in readme
     amyloid = quality[quality.index("## Amyloid") :]
     ours, trees = (
@@ -289,29 +293,27 @@ def test_figures_in_the_readme_s_prose():
     counts = [verdicts.count(word) for word in ("holds", "FAILS", "undecided")]
     assert "{} hold, {} fail, and of the {} that".format(*counts) in " ".join(readme.split())
     more = (ROOT / "paper" / "results" / "claims-20-seeds.txt").read_text("utf-8")
-    left = {
-        k for k, verdict in enumerate(verdicts, start=1) if verdict == "undecided"
-    }  # at five seeds
-    found = re.findall(r"^ *(\d+)  .+\n +(holds|FAILS|undecided)", more, flags=re.M)
-    later = [verdict for number, verdict in found if int(number) in left]
-    assert len(later) == len(left)
-    told = f"seeds show {later.count('holds')} to hold and {later.count('FAILS')} to fail"
-    assert told in " ".join(readme.split())
+    undecided = {k for k, verdict in enumerate(verdicts, start=1) if verdict == "undecided"}
+    all_later = re.findall(r"^ *(\d+)  .+\n +(holds|FAILS|undecided)", more, flags=re.M)
+    later = [verdict for number, verdict in all_later if int(number) in undecided]
+    assert len(later) == len(undecided)
+    sentence = f"seeds show {later.count('holds')} to hold and {later.count('FAILS')} to fail"
+    assert sentence in " ".join(readme.split())
 
 
-def test_the_readme_s_picture_is_described_as_it_is():
-    found = numbers(pictures().PICTURES["gain"](Store(ROOT / "paper/results/runs.sqlite")).numbers)
+def test_the_description_of_the_picture_in_the_readme():
+    drawn = numbers(pictures().PICTURES["gain"](Store(ROOT / "paper/results/runs.sqlite")).numbers)
     readme = (ROOT / "README.md").read_text("utf-8")
     (described,) = re.findall(r"!\[(Two charts.*?)\]", readme, flags=re.S)
-    said = re.findall(r"0\.\d+", described)
-    assert len(said) == 4
-    for number in said:
+    shown = re.findall(r"0\.\d+", described)
+    assert len(shown) == 4
+    for number in shown:
         digits = len(number) - 2
-        assert any(round(value, digits) == float(number) for value in found.values()), number
+        assert any(round(value, digits) == float(number) for value in drawn.values()), number
 
 
-def test_what_is_compared_is_what_was_measured():
-    """Rows of tables with figures on docs/alternatives.md are rows of the benchmark."""
+def test_the_figures_of_alternatives_are_the_measured_ones():
+    """Every table row with figures on docs/alternatives.md is a row of the benchmark's results."""
     measured = (ROOT / "benchmarks" / "results" / "alternatives.md").read_text("utf-8")
     page = (DOCS / "alternatives.md").read_text("utf-8")
     rows = [

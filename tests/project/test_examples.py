@@ -1,4 +1,4 @@
-"""The scripts of examples/: all run at their small size, and what they claim holds there."""
+"""The scripts of examples/: all run at their small size, and their claims hold there."""
 
 import importlib.util
 import math
@@ -31,14 +31,14 @@ def load(name):
     return module
 
 
-def numbers(found):
-    """All that a script returns, however it is nested."""
-    if isinstance(found, Real):
-        yield float(found)
-    elif isinstance(found, np.ndarray):
-        yield from found.ravel().tolist()
-    elif isinstance(found, (dict, list, tuple)):
-        for part in found.values() if isinstance(found, dict) else found:
+def numbers(result):
+    """Yield all numbers that a script returns, also nested ones."""
+    if isinstance(result, Real):
+        yield float(result)
+    elif isinstance(result, np.ndarray):
+        yield from result.ravel().tolist()
+    elif isinstance(result, (dict, list, tuple)):
+        for part in result.values() if isinstance(result, dict) else result:
             yield from numbers(part)
 
 
@@ -46,62 +46,62 @@ def global_generators():
     return torch.random.get_rng_state().tolist(), repr(np.random.get_state())  # noqa: NPY002
 
 
-def mean_ratio(found, weighted="biv", alike="l2"):
-    return float(np.mean(np.divide(found[weighted], found[alike])))
+def mean_ratio(result, weighted="biv", alike="l2"):
+    return float(np.mean(np.divide(result[weighted], result[alike])))
 
 
-# What the docstrings claim, with room for other machines: seeds differ by less than the margins.
+# Claims of the docstrings. The margins allow for other machines; seeds differ by less.
 
 
-def check_pytorch_loop(_module, found):
-    assert mean_ratio(found["clean"], "BIVLoss", "MSELoss") < 0.97
-    for name, clean in found["clean"].items():
-        assert np.mean(found["estimated"][name]) == pytest.approx(np.mean(clean), abs=0.06)
+def check_pytorch_loop(_module, result):
+    assert mean_ratio(result["clean"], "BIVLoss", "MSELoss") < 0.97
+    for name, clean in result["clean"].items():
+        assert np.mean(result["estimated"][name]) == pytest.approx(np.mean(clean), abs=0.06)
 
 
-def check_crowd_ratings(_module, found):
-    assert mean_ratio(found) < 0.95
-    assert np.mean(found["calibration"]) == pytest.approx(1, abs=0.15)
+def check_crowd_ratings(_module, result):
+    assert mean_ratio(result) < 0.95
+    assert np.mean(result["calibration"]) == pytest.approx(1, abs=0.15)
 
 
-def check_kalman_filter(_module, found):
-    assert mean_ratio(found) < 0.95
-    assert np.mean(found["calibration"]) == pytest.approx(1, abs=0.15)
+def check_kalman_filter(_module, result):
+    assert mean_ratio(result) < 0.95
+    assert np.mean(result["calibration"]) == pytest.approx(1, abs=0.15)
 
 
-def check_ensemble_teacher(_module, found):
-    assert mean_ratio(found) < 0.99
-    assert mean_ratio(found, "l2", "teachers") == pytest.approx(0.97, abs=0.06)
-    assert np.mean(found["calibration"]) > 1.5  # teachers are surer than they should be
+def check_ensemble_teacher(_module, result):
+    assert mean_ratio(result) < 0.99
+    assert mean_ratio(result, "l2", "teachers") == pytest.approx(0.97, abs=0.06)
+    assert np.mean(result["calibration"]) > 1.5  # the error bars of the teachers are too small
 
 
-def check_bootstrapped_targets(module, found):
+def check_bootstrapped_targets(module, result):
     for world, (slip, methods) in module.WORLDS.items():
         truth, share = module.exact_values(slip)
         for method in methods:
-            assert (found[world, method] < 0.95 * np.sqrt(share @ truth**2)).all()
-        early, _ = found[world, module.BIV] / found[world, module.L2]
+            assert (result[world, method] < 0.95 * np.sqrt(share @ truth**2)).all()
+        early, _ = result[world, module.BIV] / result[world, module.L2]
         assert early.mean() < 0.85
 
 
-def check_amyloid(_module, found):
-    assert "</html>" in found["page"].read_text(encoding="utf-8")
+def check_amyloid(_module, result):
+    assert "</html>" in result["page"].read_text(encoding="utf-8")
     for loss in ("biv", "l2"):
-        weighted, alike = found[loss]
-        assert weighted.value < 0.5 * 2.57  # the label variance, as `biv inspect` has it
+        weighted, alike = result[loss]
+        assert weighted.value < 0.5 * 2.57  # 2.57 is the label variance, as `biv inspect` prints it
         assert alike.value < 0.5 * 2.57
 
 
 CHECKS = {name.removeprefix("check_"): f for name, f in globals().items() if "check_" in name}
 
 
-def test_the_six_are_there_and_checked():
+def test_the_six_examples_exist_and_have_checks():
     assert set(SCRIPTS) >= SIX
     assert set(CHECKS) == SIX
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_docstring_says_how_to_run_it_and_what_comes_out(name):
+def test_the_docstring_has_the_commands_and_the_results(name):
     text = load(name).__doc__
     assert re.search(rf"^    python examples/{name}\.py  ", text, re.MULTILINE)
     assert re.search(rf"^    python examples/{name}\.py --small  ", text, re.MULTILINE)
@@ -114,16 +114,16 @@ def test_docstring_says_how_to_run_it_and_what_comes_out(name):
 def test_small_size(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     module, before = load(name), global_generators()
-    found = module.main(["--small"])
-    assert global_generators() == before  # everything draws from generators of its own
-    values = list(numbers(found))
+    result = module.main(["--small"])
+    assert global_generators() == before  # no example draws from a global generator
+    values = list(numbers(result))
     assert len(values) >= 4
     assert all(map(math.isfinite, values))
     printed = capsys.readouterr().out
     assert "±" in printed
     assert "nan" not in printed.split()
     assert [path.name for path in tmp_path.iterdir()] == (["build"] if name == "amyloid" else [])
-    CHECKS.get(name, lambda *_: None)(module, found)
+    CHECKS.get(name, lambda *_: None)(module, result)
 
 
 def shuffled(variance, seed=0):
@@ -131,21 +131,19 @@ def shuffled(variance, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::biv.estimator.findings.ErrorBarWarning"
-)  # the regressor notices
+@pytest.mark.filterwarnings("ignore::biv.estimator.findings.ErrorBarWarning")
 @pytest.mark.parametrize("name", ["pytorch_loop", "crowd_ratings", "kalman_filter"])
 def test_error_bars_of_other_rows_do_not_help(name, monkeypatch):
     module = load(name)
     fit = biv.BIVRegressor.fit
 
-    def fit_with_those(self, x, y, y_var=None):
+    def fit_shuffled(self, x, y, y_var=None):
         return fit(self, x, y, y_var=None if y_var is None else shuffled(y_var))
 
-    monkeypatch.setattr(biv.BIVRegressor, "fit", fit_with_those)
+    monkeypatch.setattr(biv.BIVRegressor, "fit", fit_shuffled)
     if name == "pytorch_loop":
         loss = biv.BIVLoss()
-        those = {"BIVLoss": lambda pred, y, variance: loss(pred, y, variance.flip(0))}
-        monkeypatch.setattr(module, "LOSSES", module.LOSSES | those)
+        flipped = {"BIVLoss": lambda pred, y, variance: loss(pred, y, variance.flip(0))}
+        monkeypatch.setattr(module, "LOSSES", module.LOSSES | flipped)
     with pytest.raises(AssertionError, match="mean_ratio"):
         CHECKS[name](module, module.main(["--small"]))

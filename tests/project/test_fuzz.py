@@ -1,4 +1,4 @@
-"""A small part of the campaigns of `make fuzz`, with fixed seeds; tests/fuzz has the laws."""
+"""A small part of the campaigns of `make fuzz`, with fixed seeds; tests/fuzz has the checks."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from fuzz.spoiling import changed, dumps
 from helpers.sizes import size
 
 SEED = 2026
-PART = {  # numbers of cases: some thirty seconds in all, or some five minutes
+PART = {  # case numbers of each campaign: about 30 seconds in all, or 5 minutes in the long form
     "losses": range(size(400, 2000)),
     "fits": range(size(30, 200)),
     "tables": range(size(40, 400)),
@@ -41,26 +41,26 @@ def test_the_laws_hold(campaign):
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         (lambda rng, folder, number: None, None),
         (lambda rng, folder, number: (folder / "missing").unlink(), "FileNotFoundError escaped"),
         (lambda rng, folder, number: require_finite("y", [1, rng.integers(1) + np.inf]), "y holds"),
     ],
 )
-def test_a_case_that_breaks_a_law_is_a_failure(case, said):
-    one, other = (run_case("losses", case, 0, 5) for _ in range(2))
-    assert one == other
-    assert one is None if said is None else one.startswith(said)
+def test_a_case_that_breaks_a_law_is_a_failure(case, message):
+    failure, repeated = (run_case("losses", case, 0, 5) for _ in range(2))
+    assert failure == repeated
+    assert failure is None if message is None else failure.startswith(message)
 
 
 def test_a_changed_content_depends_on_its_seed_alone():
-    """Values that were put into one content had been changed for all that came later."""
-    one, other = (
+    """The values that replace a part of one content must not be shared with later contents."""
+    first, second = (
         [dumps(changed(np.random.default_rng(seed), {"a": [1], "b": {}})) for seed in range(300)]
         for _ in range(2)
     )
-    assert one == other
+    assert first == second
 
 
 def test_a_write_that_fails_is_an_error_of_the_file(tmp_path):
@@ -86,10 +86,10 @@ def test_a_run_resumes_where_it_stopped(tmp_path):
     ]
     state = State(tmp_path / "state.json", 3)
     state.add("losses", "0-19", 1.5, {"7": "why"})
-    again = State(tmp_path / "state.json", 3)
-    assert (again.done, again.seconds, again.failures) == (
+    resumed = State(tmp_path / "state.json", 3)
+    assert (resumed.done, resumed.seconds, resumed.failures) == (
         {"losses": ["0-19"]},
         {"losses": 1.5},
         {"losses": {"7": "why"}},
     )
-    assert not State(tmp_path / "state.json", 4).done  # of another seed
+    assert not State(tmp_path / "state.json", 4).done  # another seed

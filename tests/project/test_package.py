@@ -1,4 +1,4 @@
-"""The package as it is installed, and what its documents promise."""
+"""The installed package: public names, imports, version, typing and extras."""
 
 import re
 import subprocess
@@ -42,10 +42,10 @@ CONTRACT = [
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_public_names(name):
-    found = biv
+    value = biv
     for part in name.split("."):
-        found = getattr(found, part)
-    assert callable(found)
+        value = getattr(value, part)
+    assert callable(value)
 
 
 def test_all_is_complete():
@@ -55,7 +55,7 @@ def test_all_is_complete():
 
 @pytest.mark.slow
 def test_import_is_light():
-    """No plotting, no tables, no scientific stack beyond what the core needs."""
+    """Importing biv imports no package for plots, tables or tests."""
     code = (
         "import sys; import torch; before = set(sys.modules); import biv;"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
@@ -70,19 +70,20 @@ def test_version_and_typing():
     assert (resources.files("biv") / "py.typed").is_file()
 
 
-def test_the_extra_all_has_every_other():
+def test_the_extra_all_has_the_requirements_of_all_others():
     requirements = metadata.requires("biv")
     extras = set(metadata.metadata("biv").get_all("Provides-Extra"))
 
-    def of(extra):
+    def requirements_of(extra):
         named = [r for r in requirements if re.search(rf"extra == ['\"]{extra}['\"]", r)]
         return {r.partition(";")[0].strip() for r in named}
 
     assert len(extras) > 1
-    assert of("all") == set().union(*(of(extra) for extra in extras - {"all"}))
+    others = (requirements_of(extra) for extra in extras - {"all"})
+    assert requirements_of("all") == set().union(*others)
 
 
-def test_torch_2_13_is_admitted():
+def test_torch_2_13_is_allowed():
     (torch,) = (r for r in metadata.requires("biv") if r.startswith("torch"))
     assert torch == "torch>=2.4"
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text()

@@ -1,4 +1,4 @@
-"""What a commit and a release must pass, and what the archives hold."""
+"""Checks of commits and releases, and the content of the archives."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def recipe(target):
-    """The commands of a target of the Makefile, with its variables expanded."""
+    """Return the commands of a target of the Makefile, with its variables expanded."""
     text = (ROOT / "Makefile").read_text()
     (lines,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, flags=re.M)
     return [line.strip().replace("$(BIN)", ".venv/bin") for line in lines.splitlines()]
@@ -44,17 +44,17 @@ def test_the_changelog_has_a_section_for_the_next_release():
 
 
 def test_the_version_is_written_in_one_place():
-    found = [
+    paths = [
         path
         for path in (*ROOT.glob("*.toml"), *ROOT.glob("src/biv/**/*.py"), *ROOT.glob("docs/*.py"))
         if re.search(rf"\b{re.escape(biv.__version__)}\b(?!\d)", path.read_text("utf-8"))
     ]
-    assert found == [ROOT / "src" / "biv" / "__init__.py"]
+    assert paths == [ROOT / "src" / "biv" / "__init__.py"]
 
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory):
-    """A wheel and an sdist of the files here, without what a clone holds beside them."""
+    """Build a wheel and an sdist, and return their paths."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
@@ -65,8 +65,8 @@ def archives(tmp_path_factory):
     return wheel, sdist
 
 
-def kept(folder):
-    """The files of a folder of the clone, as a release must have them."""
+def released(folder):
+    """Return the files of a folder of the clone that a release must contain."""
     return {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / folder).rglob("*")
@@ -79,14 +79,14 @@ def test_the_wheel_holds_the_package_and_its_pages(archives):
     wheel, _ = archives
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
-    package = {name.removeprefix("src/") for name in kept("src/biv")}
+    package = {name.removeprefix("src/") for name in released("src/biv")}
     assert {"biv/py.typed", "biv/__init__.pyi", "biv/losses/__init__.pyi"} <= package
-    own = {name for name in names if name.startswith("biv/") and not name.startswith("biv/docs/")}
-    assert own == package
+    code = {name for name in names if name.startswith("biv/") and not name.startswith("biv/docs/")}
+    assert code == package
     pages = {name for name in names if name.startswith("biv/docs/")}
     assert {"biv/docs/index.md", "biv/docs/paper/index.md"} <= pages
     assert all(name.endswith(".md") for name in pages)
-    others = {name.split("/")[0] for name in names - own - pages}
+    others = {name.split("/")[0] for name in names - code - pages}
     assert others == {f"biv-{biv.__version__}.dist-info"}
 
 
@@ -96,7 +96,7 @@ def test_the_sdist_can_be_tested_and_built_again(archives):
     with tarfile.open(sdist) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     for folder in ("src", "tests", "docs", "examples", "benchmarks", "tools"):
-        assert kept(folder) <= names
+        assert released(folder) <= names
     assert {"Makefile", "constraints.txt", "pyproject.toml", "CHANGELOG.md", "LICENSE"} <= names
     assert {".ci/run", ".pre-commit-config.yaml"} <= names
     assert not {name for name in names if name.startswith((".venv", "build", "dist"))}
