@@ -65,7 +65,7 @@ class Elements(HTMLParser):
 
 
 def page_of(*parts, **more):
-    return Page("t", "about", "answer", [Section("one", "One", parts)], **more)
+    return Page("t", "about", "conclusion", [Section("one", "One", parts)], **more)
 
 
 def chart(name="a", **more):
@@ -246,9 +246,9 @@ def test_the_recommendation_comes_first(model, recommendation, first):
     compared = dataclasses.replace(
         comparison_record(0.0, 0.4, 0.6, 0.8), recommendation=recommendation
     )
-    answer = conclusions.from_comparison(compared)
-    assert answer.verdict == first
-    assert " ".join([first, *answer.details]) == recommendation
+    summary = conclusions.from_comparison(compared)
+    assert summary.verdict == first
+    assert " ".join([first, *summary.details]) == recommendation
     page = model_page.build_model_page(dataclasses.replace(folder, comparison=compared), "m")
     assert page.conclusion == f"{first} {conclusions.quality_of_model(folder.about.result)}"
 
@@ -279,8 +279,8 @@ def test_conclusions_of_a_page_agree_with_those_of_the_command(model):
     folder = ModelFolder.read(model)
     assert folder.about.result.finding == folder.evidence.finding
     finding = folder.about.result.finding
-    said = f"{finding.text[0].upper()}{finding.text[1:]}."
-    assert said == page_with(model).more_conclusions[0]
+    sentence = f"{finding.text[0].upper()}{finding.text[1:]}."
+    assert sentence == page_with(model).more_conclusions[0]
     wrong = FindingRecord(kind="too large", text="the error bars are larger than the noise")
     page = page_with(model, finding=wrong)
     assert page.conclusion == (
@@ -288,11 +288,11 @@ def test_conclusions_of_a_page_agree_with_those_of_the_command(model):
         "that rest on them mean nothing."
     )
     assert page.more_conclusions == ["The error bars are larger than the noise."]
-    asked = page_with(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
+    page = page_with(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
-    assert asked.more_conclusions[1].startswith("R² depends on which labels count: 0.600 if ")
-    told = page_with(model, rank_correlation_with_label=0.5).more_conclusions[1]
-    assert told.startswith("The error bars grow with the label (rank correlation +0.50), ")
+    assert page.more_conclusions[1].startswith("R² depends on which labels count: 0.600 if ")
+    caveat = page_with(model, rank_correlation_with_label=0.5).more_conclusions[1]
+    assert caveat.startswith("The error bars grow with the label (rank correlation +0.50), ")
 
 
 def test_a_model_that_predicts_nothing_says_so_first(model):
@@ -304,7 +304,7 @@ def test_a_model_that_predicts_nothing_says_so_first(model):
 
 
 @pytest.mark.parametrize(
-    ("r2", "says"),
+    ("r2", "start"),
     [
         (0.9, "The model explains 90% of the variance of the true labels (R² 0.900 ± 0.010"),
         (0.991, "The model explains 99.1% of the variance"),
@@ -313,8 +313,8 @@ def test_a_model_that_predicts_nothing_says_so_first(model):
         (None, "R² of the model is undefined: the labels vary no more than their noise explains."),
     ],
 )
-def test_a_page_says_how_good_the_model_is(model, r2, says):
-    assert page_with(model, r2=r2, r2_stderr=0.01).conclusion.startswith(says)
+def test_a_page_states_how_good_the_model_is(model, r2, start):
+    assert page_with(model, r2=r2, r2_stderr=0.01).conclusion.startswith(start)
 
 
 def test_replaced_error_bars_are_marked_as_assumed(tmp_path):

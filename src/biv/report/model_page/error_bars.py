@@ -41,8 +41,10 @@ def sections(evidence: TableEvidence) -> list[Section]:
         _chart(evidence, bars, shown),
         _table(bars, shown, evidence.label_variance),
     ]
-    if evidence.finding is not None:
-        parts.append(Text(f"Finding about the error bars: {evidence.finding.text}."))
+    about, reasons, advice = conclusions.parts_of_finding(evidence.finding)
+    finding = " ".join(sentence for sentence in (about, *reasons, *advice) if sentence)
+    if finding:
+        parts.append(Text(finding))
     remarks = [remark for remark in evidence.remarks if remark.kind != "far off"]
     items = [
         sentence + (f" ({clean(rows, 300)})" if rows else "")

@@ -41,7 +41,7 @@ def build_model_page(folder: ModelFolder, shell_path: str) -> Page:
             f"{shell_path} has no evidence.json, because an older version of biv wrote it; train "
             "the model again"
         )
-    answer = conclusions.from_training(about.result, evidence, folder.comparison)
+    summary = conclusions.from_training(about.result, evidence, folder.comparison)
     count = len(folder.schema.columns)
     return Page(
         f"Error bars of {quoted(evidence.target)}"
@@ -49,7 +49,7 @@ def build_model_page(folder: ModelFolder, shell_path: str) -> Page:
         else f"Model of {quoted(evidence.target)}",
         f"{evidence.rows:,} labels in {header.files_in_words(about.files)}, "
         f"{count:,} feature column{'' if count == 1 else 's'}.",
-        answer.verdict,
+        summary.verdict,
         [
             *error_bars.sections(evidence),
             *comparison.sections(evidence, folder.comparison, comparison.command_for(folder)),
@@ -61,7 +61,7 @@ def build_model_page(folder: ModelFolder, shell_path: str) -> Page:
         ],
         parts=[header.model_figures(evidence, about.result)],
         footer=footer_text(),
-        more_conclusions=answer.details,
+        more_conclusions=summary.details,
     )
 
 
@@ -79,12 +79,12 @@ def build_comparison_page(
     command : str
         Command that ran the comparison.
     """
-    answer = conclusions.from_comparison(compared)
+    summary = conclusions.from_comparison(compared)
     return Page(
         f"Are the error bars of {quoted(evidence.target)} worth using?",
         f"{evidence.rows:,} labels, {compared.rows:,} of them used to compare methods in "
         f"{compared.folds} folds.",
-        answer.verdict,
+        summary.verdict,
         [
             *error_bars.sections(evidence),
             *comparison.sections(evidence, compared, ""),
@@ -95,5 +95,5 @@ def build_comparison_page(
         ],
         parts=[header.label_figures(evidence)],
         footer=footer_text(),
-        more_conclusions=answer.details,
+        more_conclusions=summary.details,
     )
