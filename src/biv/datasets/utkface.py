@@ -44,8 +44,7 @@ def load_utkface(
         Length of a side, in pixels, to which the images are resized. The original crops have 200.
         Decrease it to train faster.
     progress : bool, default=True
-        Whether to show progress bars on a terminal. Set it to False in a script with its own
-        output.
+        If True, show progress bars on a terminal. Set it to False in a script with its own output.
 
     Returns
     -------

@@ -111,7 +111,7 @@ def decode(
     ignore : iterable of Path
         Files of the folder that are not images, such as the table.
     progress : bool
-        Whether to show a progress bar on a terminal.
+        If True, show a progress bar on a terminal.
 
     Raises
     ------

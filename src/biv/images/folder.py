@@ -80,8 +80,7 @@ def read_images(
         Length of a side, in pixels, to which the square in the middle of each image is resized.
         Decrease it to train faster.
     progress : bool, default=True
-        Whether to show progress bars on a terminal. Set it to False in a script with its own
-        output.
+        If True, show progress bars on a terminal. Set it to False in a script with its own output.
 
     Returns
     -------

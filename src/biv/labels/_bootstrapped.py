@@ -48,8 +48,8 @@ def bootstrapped(
     gamma : float in (0, 1]
         γ, the discount factor.
     terminal : array-like of bool or of 0 and 1, of the shape of `reward`, or None, default=None
-        Whether the episode ended. Pass it unless no episode ends. `next_value` and `next_variance`
-        are ignored there.
+        True where the episode ended; `next_value` and `next_variance` are ignored there. None means
+        that no episode ended. Pass it for any task with terminal states.
     reward_variance : array-like of the shape of `reward`, or None, default=None
         σ_r², the variance of the reward, in squared units of the reward. Pass it if the reward is
         noisy, or to add any other variance of the targets.

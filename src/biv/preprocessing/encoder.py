@@ -27,7 +27,7 @@ class Numeric:
     median : float
         Median of the rows that the rule was fitted on.
     flagged : bool
-        Whether any of these rows was missing. If so, a second column is 1 where a value is missing.
+        True if a value of these rows was missing. A second column then is 1 where one is missing.
     """
 
     median: float
@@ -276,12 +276,29 @@ class FeatureEncoder:
         return int(np.searchsorted(ends, number, side="right"))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the rules as lists and dicts that can be written as JSON."""
+        """Return the rules as a list of dicts that can be written as JSON.
+
+        Examples
+        --------
+        >>> FeatureEncoder.fit(np.array([[1.0], [3.0]])).to_json()
+        [{'median': 2.0, 'flagged': False}]
+        """
         return [asdict(column) for column in self.columns]
 
     @classmethod
     def from_json(cls, content: Sequence[Mapping[str, Any]]) -> FeatureEncoder:
-        """Return the encoder from the content that :meth:`to_json` returned."""
+        """Return the encoder from the content that :meth:`to_json` returned.
+
+        Parameters
+        ----------
+        content : sequence of dict
+            One dict per column of the table.
+
+        Returns
+        -------
+        FeatureEncoder
+            An encoder with these rules.
+        """
         return cls(tuple(_rule_from_json(rule) for rule in content))
 
 

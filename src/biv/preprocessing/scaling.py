@@ -142,25 +142,89 @@ class LabelScaler:
         return cls(np.array([s.mean for s in scalers]), np.array([s.std for s in scalers]))
 
     def label(self, raw: Quantity) -> Quantity:
-        """Return labels or predictions in normalised units, (raw − m)/s."""
+        """Return labels or predictions in normalised units, (raw − m)/s.
+
+        Parameters
+        ----------
+        raw : float, ndarray or Tensor
+            Labels or predictions in label units.
+
+        Returns
+        -------
+        float, ndarray or Tensor
+            The same kind and shape as `raw`, without unit.
+
+        Examples
+        --------
+        >>> LabelScaler(mean=100.0, std=20.0).label(140.0)
+        2.0
+        """
         mean, std = self._beside(raw)
         scaled: Quantity = (raw - mean) / std
         return scaled
 
     def label_raw(self, normalised: Quantity) -> Quantity:
-        """Return labels or predictions in label units, the inverse of :meth:`label`."""
+        """Return labels or predictions in label units, the inverse of :meth:`label`.
+
+        Parameters
+        ----------
+        normalised : float, ndarray or Tensor
+            Labels or predictions in normalised units.
+
+        Returns
+        -------
+        float, ndarray or Tensor
+            The same kind and shape as `normalised`, in label units.
+
+        Examples
+        --------
+        >>> LabelScaler(mean=100.0, std=20.0).label_raw(2.0)
+        140.0
+        """
         mean, std = self._beside(normalised)
         scaled: Quantity = normalised * std + mean
         return scaled
 
     def variance(self, raw: Quantity) -> Quantity:
-        """Return variances, cutoffs or ε in normalised units, raw/s²."""
+        """Return variances, cutoffs or ε in normalised units, raw/s².
+
+        Parameters
+        ----------
+        raw : float, ndarray or Tensor
+            Variances, cutoffs or ε in squared label units.
+
+        Returns
+        -------
+        float, ndarray or Tensor
+            The same kind as `raw`, without unit.
+
+        Examples
+        --------
+        >>> LabelScaler(mean=100.0, std=20.0).variance(40.0)
+        0.1
+        """
         _, std = self._beside(raw, one_per_row=True)
         scaled: Quantity = raw / std**2
         return scaled
 
     def variance_raw(self, normalised: Quantity) -> Quantity:
-        """Return variances, cutoffs or ε in squared label units, normalised·s²."""
+        """Return variances, cutoffs or ε in squared label units, the inverse of `variance`.
+
+        Parameters
+        ----------
+        normalised : float, ndarray or Tensor
+            Variances, cutoffs or ε in normalised units.
+
+        Returns
+        -------
+        float, ndarray or Tensor
+            The same kind as `normalised`, in squared label units.
+
+        Examples
+        --------
+        >>> LabelScaler(mean=100.0, std=20.0).variance_raw(0.05)
+        20.0
+        """
         _, std = self._beside(normalised, one_per_row=True)
         scaled: Quantity = normalised * std**2
         return scaled
