@@ -1,4 +1,4 @@
-"""What is committed of the paper's reproduction is what its store says."""
+"""Test that the committed tables, captions, verdicts and pages agree with the stored runs."""
 
 import csv
 import re
@@ -37,19 +37,19 @@ def read_page(name):
 
 
 def commands(page):
-    """The lines of its blocks of commands that are run."""
+    """Return the lines of the shell blocks of a page."""
     return [
         line for block in re.findall(r"```sh\n(.*?)```", page, re.S) for line in block.split("\n")
     ]
 
 
 def sections(page):
-    """What stands below each heading of the second level, by heading."""
+    """Return the text below each second-level heading, by heading."""
     parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-# Of faces, a part: what a laptop trains in two hours.
+# Faces: the part of the table that a laptop trains in two hours.
 
 FACES = artefacts("utkface", PRESETS["laptop"])["table1"].only(
     ["α=1", "α=0.25"], ["GT", "L2", "BIV", "IV", "C=μ"]
@@ -66,7 +66,7 @@ def faces():
     return Store(PAPER / "faces" / "runs.sqlite")
 
 
-def test_the_table_on_faces_is_that_of_its_store(faces):
+def test_the_table_on_faces_agrees_with_its_store(faces):
     runs = FACES.runs(2)
     assert len(set(runs)) == 18
     assert faces.missing(runs) == []
@@ -80,40 +80,40 @@ def test_the_table_on_faces_is_that_of_its_store(faces):
     assert read_faces(f"{name}.tex") == tables.latex(columns)
 
 
-def test_the_verdicts_on_faces_are_those_of_their_store(faces):
+def test_the_verdicts_on_faces_agree_with_their_store(faces):
     runs = [run for claim in FACE_CLAIMS.values() for run in claim.runs(2)]
-    found = [claim.test(faces.results(runs), 2) for claim in FACE_CLAIMS.values()]
-    assert read_faces("claims-utkface-laptop.csv") == verdicts_report.comma_separated(found)
-    assert verdicts_report.markdown(found, 2) in read_faces("claims-utkface-laptop.md")
+    verdicts = [claim.test(faces.results(runs), 2) for claim in FACE_CLAIMS.values()]
+    assert read_faces("claims-utkface-laptop.csv") == verdicts_report.comma_separated(verdicts)
+    assert verdicts_report.markdown(verdicts, 2) in read_faces("claims-utkface-laptop.md")
 
 
-def test_the_page_on_faces_has_their_table():
+def test_the_page_on_faces_has_the_table_of_its_store():
     page = read_page("faces")
     for row in csv.DictReader(read_faces("table1-utkface-laptop-part.csv").splitlines()):
         shown = f"{float(row['lowest']):.2f}"
-        if float(row["std"]):  # of more runs than one
+        if float(row["std"]):  # several runs
             shown += f" ± {float(row['std']):.2f}"
         line = re.findall(rf"^\| \**{re.escape(row['method'])}\** \|(.*)\|$", page, re.M)[0]
         cells = [cell.strip(" *") for cell in line.split("|")[::2]]
         cell = cells[0 if row["noise"] == "α=1" or row["method"] == "GT" else 1]
         assert shown == cell.split(",")[0]
-        told = re.search(r"(\d)/2 diverged", cell)
-        assert int(told[1] if told else 0) == int(row["diverged"])
+        diverged = re.search(r"(\d)/2 diverged", cell)
+        assert int(diverged[1] if diverged else 0) == int(row["diverged"])
     assert "(../../paper/faces/table1-utkface-laptop-part.png)" in page
     common = "--stored --dataset utkface --preset laptop --seeds 2"
     assert f"biv reproduce table1 {common} \\" in commands(page)
     assert f"biv claims {common} --out paper/faces" in commands(page)
 
 
-def test_every_run_of_every_artefact_and_claim_is_there(store):
-    things = (*ARTEFACTS.values(), *CLAIMS.values())
-    assert store.missing([run for thing in things for run in thing.runs(SEEDS)]) == []
+def test_every_run_of_every_artefact_and_claim_is_stored(store):
+    every = (*ARTEFACTS.values(), *CLAIMS.values())
+    assert store.missing([run for one in every for run in one.runs(SEEDS)]) == []
     assert store.failures() == []
     assert sum(path.stat().st_size for path in RESULTS.iterdir()) < 11e6
 
 
 @pytest.mark.parametrize("artefact", ARTEFACTS.values(), ids=ARTEFACTS)
-def test_tables_and_captions_are_those_of_the_store(artefact, store):
+def test_tables_and_captions_agree_with_the_store(artefact, store):
     results = store.results(artefact.runs(SEEDS))
     caption = figures.caption(artefact, results, SEEDS)
     if artefact.name == "table1":
@@ -128,39 +128,47 @@ def test_tables_and_captions_are_those_of_the_store(artefact, store):
         assert (RESULTS / f"{artefact.name}.{form}").stat().st_size > 10_000
 
 
-def test_verdicts_are_those_of_the_store(store):
+def test_verdicts_agree_with_the_store(store):
     runs = [run for claim in CLAIMS.values() for run in claim.runs(SEEDS)]
     results = store.results(runs)
-    found = [claim.test(results, SEEDS) for claim in CLAIMS.values()]
-    assert read("claims.csv") == verdicts_report.comma_separated(found)
-    assert verdicts_report.markdown(found, SEEDS) in read("claims.md")
+    verdicts = [claim.test(results, SEEDS) for claim in CLAIMS.values()]
+    assert read("claims.csv") == verdicts_report.comma_separated(verdicts)
+    assert verdicts_report.markdown(verdicts, SEEDS) in read("claims.md")
 
 
-# The pages: one an artefact, and what stands on them is what the store says.
+# The pages: one per artefact, with numbers that agree with the store.
 
 
 @pytest.mark.parametrize("artefact", ARTEFACTS.values(), ids=ARTEFACTS)
-def test_every_artefact_has_its_page(artefact):
+def test_every_artefact_has_a_page_of_one_shape(artefact):
     name, page = artefact.name, read_page(artefact.name)
     number = name.removeprefix("fig").removeprefix("table")
-    called = "Table" if name == "table1" else "Figure"
-    assert page.startswith(f"# {called} {int(number)}: ")
+    kind = "Table" if name == "table1" else "Figure"
+    assert page.startswith(f"# {kind} {int(number)}: ")
     assert f"`{artefact.label}`" in page
     numbers, caption = read(f"{name}.md").rstrip("\n").split("\n\n")
     assert f"\n\n{numbers}\n\n{caption}\n\n" in page
-    (seen,) = re.findall(rf"!\[(.+)\]\(\.\./\.\./paper/results/{name}\.png\)", page)
-    assert len(seen) > 60, "say what is to be seen"
-    trained = f"biv reproduce {name} --out results"
-    drawn = f"biv reproduce {name} --stored --out paper/results"
-    assert [line for line in commands(page) if line] == [trained, drawn]
+    (description,) = re.findall(rf"!\[(.+)\]\(\.\./\.\./paper/results/{name}\.png\)", page)
+    assert len(description) > 60, "the picture needs a description"
+    draw = f"biv reproduce {name} --stored --out paper/results"
+    train = f"biv reproduce {name} --out results"
+    assert [line for line in commands(page) if line] == [draw, train]
     below = sections(page)
-    assert below["Run it again"].lstrip().startswith(f"{len(artefact.runs(SEEDS))} runs: ")
-    assert "**Verdict:" in below["Beside the paper"]
-    assert below["What it means for you"].strip()
-    assert "](../../paper/DEVIATIONS.md)" in below["How it was read"]
+    assert list(below) == [
+        "Run it",
+        "Result",
+        "What it means",
+        "Comparison with the paper",
+        "How the paper was read",
+    ]
+    assert below["Run it"].lstrip().startswith(f"{len(artefact.runs(SEEDS))} runs: ")
+    assert numbers in below["Result"]
+    assert below["What it means"].strip()
+    assert "**Verdict:" in below["Comparison with the paper"]
+    assert "](../../paper/DEVIATIONS.md)" in below["How the paper was read"]
 
 
-def test_the_pages_are_all_listed():
+def test_the_index_lists_all_pages():
     index = read_page("index")
     names = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
     assert sorted([*ARTEFACTS, "claims", "faces", "deviations"]) == names
@@ -183,9 +191,11 @@ def test_the_index_has_the_table_of_the_store():
             if method == "GT" and k:
                 assert shown[2 * k : 2 * k + 2] == ["same", "same"]
                 continue
-            lost = f", {row['diverged']}/{row['runs']} diverged" if row["diverged"] != "0" else ""
+            diverged = (
+                f", {row['diverged']}/{row['runs']} diverged" if row["diverged"] != "0" else ""
+            )
             printed = _short(row, "paper", "paper_std") if row["paper"] else "all diverged"
-            assert shown[2 * k : 2 * k + 2] == [ours + lost, printed], method
+            assert shown[2 * k : 2 * k + 2] == [ours + diverged, printed], method
 
 
 def _short(row, *names):
@@ -193,7 +203,7 @@ def _short(row, *names):
 
 
 def summary():
-    """The rows of the table of verdicts, without the spaces that align them."""
+    """Return the rows of the table of verdicts, without the spaces that align them."""
     rows = [row for row in read("claims.md").splitlines() if re.match(r"\| \d+ +\|", row)]
     return [re.sub(r" +\|", " |", row) for row in rows[: len(CLAIMS)]]
 
@@ -204,20 +214,21 @@ def test_a_page_has_every_verdict(name):
     shown = [row for row in page.splitlines() if re.match(r"\| \d+ \|", row)]
     assert shown == summary()
     totals = read("claims.md").split("\n")[2]
-    held, failed, left = re.findall(r"(\d+) (?:hold|fail|undecided)\b", totals)
-    told = f"{held} hold, {failed} fail and {left} are undecided"
-    assert told in " ".join(page.split())
+    held, failed, undecided = re.findall(r"(\d+) (?:hold|fail|undecided)\b", totals)
+    sentence = f"{held} hold, {failed} fail and {undecided} are undecided"
+    assert sentence in " ".join(page.split())
 
 
-def test_every_claim_has_its_section():
+def test_every_claim_has_a_section():
     below = sections(read_page("claims"))
     for row in summary():
-        number, says, verdict = (cell.strip() for cell in row.strip("|").split("|"))
+        number, statement, verdict = (cell.strip() for cell in row.strip("|").split("|"))
         (section,) = [
             text for title, text in below.items() if title.startswith(f"Claim {number}: ")
         ]
-        assert f"*{says}.* **Verdict: {verdict}.**" in " ".join(section.split())
-        assert re.search(r"\[(Figure|Table) \d+\]\(\w+\.md\)|No figure; ", section)
+        one_line = " ".join(section.split())
+        assert f"*{statement}.* **Verdict: {verdict}.**" in one_line
+        assert re.search(r"\[(Figure|Table) \d+\]\(\w+\.md\)|No figure shows ", one_line)
     assert sum(title.startswith("Claim ") for title in below) == len(CLAIMS)
 
 
@@ -234,24 +245,24 @@ def test_the_claims_page_has_the_verdicts_of_twenty_seeds():
     assert f"biv claims {asked} --seeds 20 " in section
 
 
-def test_intervals_on_the_pages_are_those_of_the_verdicts():
-    """At five seeds or at twenty; those of claim 2, of L2 over 2 GT, are told as times GT too."""
+def test_intervals_on_the_pages_agree_with_the_verdicts():
+    """Intervals may be of five seeds or twenty. Claim 2 also has those of L2 / GT, twice L2 / 2 GT."""
     with (RESULTS / "claims.csv").open(encoding="utf-8") as file:
         known = [(row["low"], row["high"]) for row in csv.DictReader(file) if row["low"]]
     known += re.findall(r"(\d+\.\d+) to (\d+\.\d+)", read("claims-20-seeds.txt"))
     intervals = [tuple(map(float, ends)) for ends in known]
     intervals += [(2 * low, 2 * high) for low, high in intervals]
-    said = [
+    printed = [
         ends
         for path in PAGES.glob("*.md")
         if path.stem != "faces"
         for ends in re.findall(
-            r"(?:interval |\()(\d*\.\d{2,}) to (\d*\.\d{2,})",
+            r"(?:interval |\(|\| )(\d*\.\d{2,}) to (\d*\.\d{2,})",
             " ".join(path.read_text("utf-8").split()),
         )
     ]
-    assert len(said) > 50
-    for ends in said:
+    assert len(printed) > 50
+    for ends in printed:
         digits = [len(end.partition(".")[2]) for end in ends]
         assert any(
             tuple(map(round, interval, digits)) == tuple(map(float, ends)) for interval in intervals
@@ -259,7 +270,7 @@ def test_intervals_on_the_pages_are_those_of_the_verdicts():
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_links_of_a_page_lead_somewhere(path):
+def test_links_of_a_page_have_targets(path):
     for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
         if link.startswith("https://"):
             continue
