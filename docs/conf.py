@@ -67,9 +67,11 @@ html_math_renderer = "mathml"
 
 
 BARE_FRACTION = re.compile(r"\\[dt]?frac(?!\s*\{)")
-# The converter sets the index of a letter with a tilde below the letter, as it does for a sum.
+# The converter sets the index of a letter with an accent below the letter, as it does for a sum.
 INDEX_BELOW = re.compile(
-    r"<munderover>\s*(<mi>\w</mi>)\s*(<mi>\w</mi>)\s*(<mo[^>]*>~</mo>)\s*</munderover>"
+    r"<munderover>\s*(<mi>\w</mi>)\s*(<mi>\w</mi>|<mrow>(?:(?!</?mrow>).)*</mrow>)\s*"
+    r"(<mo[^>]*>[~ˉ]</mo>)\s*</munderover>",
+    re.DOTALL,
 )
 
 
@@ -132,6 +134,21 @@ def skip(_app: Sphinx, _what: str, _name: str, value: object, skipped: bool, _: 
     return skipped or str(getattr(value, "__doc__", "")).startswith("Alias for field number")
 
 
+REFERENCE = re.compile(r"^(\s*)\.\. \[(\d)\] ")
+CITATION = re.compile(r"\[(\d)\]_")
+
+
+def list_references(
+    _app: Sphinx, _what: str, _name: str, _value: object, _options: object, lines: list[str]
+) -> None:
+    """Turn the footnotes of a docstring ("References") into a numbered list.
+
+    Footnotes of several docstrings on one page would have the same numbers, and MyST does not
+    resolve them inside ``eval-rst``.
+    """
+    lines[:] = [CITATION.sub(r"[\1]", REFERENCE.sub(r"\1\2. ", line)) for line in lines]
+
+
 def print_unlinked_type(
     _app: Sphinx, _env: BuildEnvironment, node: nodes.Element, text: nodes.TextElement
 ) -> nodes.TextElement | None:
@@ -147,6 +164,7 @@ def print_unlinked_type(
 def setup(app: Sphinx) -> None:
     """Register the hooks, and MathML for formulas, which needs neither scripts nor downloads."""
     app.connect("source-read", link_to_pages)
+    app.connect("autodoc-process-docstring", list_references)
     app.connect("autodoc-skip-member", skip)
     app.connect("missing-reference", print_unlinked_type)
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
