@@ -73,7 +73,7 @@ def test_a_report_that_does_not_fit_leaves_the_model_complete(monkeypatch, capsy
     output = capsys.readouterr()
     advice = "`biv report new --out new/report.html` writes its report"
     assert f"new/report.html {FULL}; the model in new is complete, and {advice}" in output.err
-    assert "On rows that a network has not seen" in output.out
+    assert "Scores on held-out rows:" in output.out
     assert set(file_names(Path("new"))) == WHOLE - {"report.html"}
     assert run(*TRAIN, "--out", "new") == 2
     assert "its report can be written by `biv report new --out" in capsys.readouterr().err
