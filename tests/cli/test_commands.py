@@ -130,7 +130,7 @@ def test_predict_requires_the_columns_of_training_only(model, here, capsys):
     assert run("predict", model, "text.csv", "--out", "x.csv") == 2
     assert "text.csv, row 1, column 'a' must be a number; got 'abc'" in capsys.readouterr().err
     assert run("predict", model, "predictions.csv", "--out", "x.csv") == 2
-    assert "has a column 'prediction' already: choose another name" in capsys.readouterr().err
+    assert "already has a column 'prediction': choose another name" in capsys.readouterr().err
     assert run("predict", model, "predictions.csv", "--out", "x.csv", "--name", "y_hat") == 0
     assert list(pd.read_csv("x.csv"))[-2:] == ["y_hat", "y_hat_std"]
     assert run("predict", model, "one.csv", "--out", "x.parquet") == 2
@@ -143,13 +143,13 @@ def test_nothing_is_overwritten_without_force(model, here, capsys):
     path = data(here / "data.csv")
     Path("predictions.csv").write_text("mine")
     assert run("predict", model, path) == 2
-    assert "predictions.csv is there already: --force replaces it" in capsys.readouterr().err
+    assert "predictions.csv already exists: --force replaces it" in capsys.readouterr().err
     assert Path("predictions.csv").read_text() == "mine"
     assert run("predict", model, path, "--force") == 0
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 0
     first = Path("m/model.safetensors").read_bytes()
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m", "--seed", "1") == 2
-    assert "m holds a model already: --force replaces it" in capsys.readouterr().err
+    assert "m already holds a model: --force replaces it" in capsys.readouterr().err
     assert Path("m/model.safetensors").read_bytes() == first
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m", "--seed", "1", "--force") == 0
     assert Path("m/model.safetensors").read_bytes() != first
@@ -188,7 +188,7 @@ def test_interrupted_training_resumes_to_the_same_model(here, monkeypatch, capsy
     (left,) = Path("m").iterdir()
     assert re.fullmatch(r"unfinished-[0-9a-f]{12}\.pt", left.name)
     assert run("predict", "m", path) == 2
-    assert "got an unfinished training: train again to go on" in capsys.readouterr().err
+    assert "got an unfinished training (train again to resume it)" in capsys.readouterr().err
     assert run("train", *options, "--out", "m", "--seed", "1") == 2
     assert (
         "unfinished training of other rows or settings: --force discards it"
@@ -197,7 +197,7 @@ def test_interrupted_training_resumes_to_the_same_model(here, monkeypatch, capsy
     with monkeypatch.context() as patch:
         patch.setattr(Stack, "run_epoch", counted)
         assert run("train", *options, "--out", "m") == 0
-    assert "going on with the training begun in m" in capsys.readouterr().err
+    assert "resuming the training in m" in capsys.readouterr().err
     assert epochs == [15, 16, 17, 18, 19]
     assert {p.name for p in Path("m").iterdir()} == WHOLE
     one, two = (biv.BIVRegressor.load(Path(m) / "model.safetensors") for m in ("m", "straight"))
@@ -227,7 +227,7 @@ def test_a_forced_training_keeps_the_old_model_until_it_has_finished(here, monke
         assert run("train", path, *COLUMNS, *SMALL, "--seed", "1", "--out", "m", "--force") == 130
     assert run("predict", "m", path) == 0
     assert run("train", path, *COLUMNS, *SMALL, "--out", "m") == 2
-    assert "m holds a model already" in capsys.readouterr().err
+    assert "m already holds a model" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -101,7 +101,7 @@ def test_a_folder_or_pipe_in_place_of_a_file_is_named(name, folder, tmp_path, ca
     ("name", "change", "message"),
     [
         ("evidence.json", lambda c: c["cloud"]["y"].__setitem__(3, "x"), "evidence.json is damaged: cloud.y[3] must be float; got str"),
-        ("evidence.json", lambda c: c["cloud"]["y"].pop(), "evidence.json is damaged: cloud must have lists of one length"),
+        ("evidence.json", lambda c: c["cloud"]["y"].pop(), "evidence.json is damaged: cloud must have non-empty lists of equal length"),
         ("evidence.json", lambda c: c["residuals"].pop("mean"), "evidence.json is damaged: residuals must have variance, mean and stderr"),
         ("evidence.json", lambda c: c.update(format="biv evidence 2"), "evidence.json was written by a newer biv (format 'biv evidence 2'"),
         ("about.json", lambda c: c["about"]["result"].update(epoch=3), "about.json is damaged: about.result.history must have a score of epoch 3"),

@@ -114,7 +114,7 @@ def test_a_model_that_does_not_fit_leaves_the_old_one(monkeypatch, capsys, name)
     assert left.startswith("unfinished-")
     if name == "about.json":
         assert run(*TRAIN, "--out", "m", "--force") == 0
-        assert "going on with the training begun in m" in capsys.readouterr().err
+        assert "resuming the training in m" in capsys.readouterr().err
         assert set(file_names(Path("m"))) == WHOLE
         assert Path("m/model.safetensors").read_bytes() != before
 
@@ -236,7 +236,7 @@ def test_the_second_of_two_writers_is_refused(capsys):
         assert re.search(f"biv: p.csv {message}", capsys.readouterr().err)
         file.write(b"x")
     assert run("predict", "m", "data.csv", "--out", "p.csv") == 2
-    assert "p.csv is there already" in capsys.readouterr().err
+    assert "p.csv already exists" in capsys.readouterr().err
     with lock_folder(Path("m")):
         assert run("train", "none.csv", *COLUMNS, "--out", "m", "--force") == 2
         assert re.search(f"biv: m {message}", capsys.readouterr().err)  # before the table is read

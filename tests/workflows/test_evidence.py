@@ -54,7 +54,7 @@ def seen(rows, x):
 
 def test_it_goes_through_json_and_back(tmp_path):
     rows, x = table(tmp_path)
-    own = found(rows, x, seen=seen(rows, x))
+    own = found(rows, x, inspection=seen(rows, x))
     (tmp_path / "evidence.json").write_text(json.dumps(own.to_json()))
     assert TableEvidence.read(tmp_path / "evidence.json") == own
 
@@ -87,7 +87,7 @@ def test_residuals_are_those_of_their_bins():
 
 def test_mean_squared_residuals_are_the_variances(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
-    bins = found(rows, x, seen=seen(rows, x)).residuals
+    bins = found(rows, x, inspection=seen(rows, x)).residuals
     errors = (np.array(bins.mean) - bins.variance) / bins.stderr
     assert np.abs(errors).max() < 4
     assert np.sqrt(np.mean(errors**2)) < 1.7

@@ -255,7 +255,7 @@ def test_the_picture(tmp_path):
     assert "Error bars of $100 &lt;b&gt;: 300 labels" in text
     panels = [
         "How large is σ²?",
-        "Do error bars go with the label?",
+        "Are error bars correlated with the label?",
         "Do residuals agree with them?",
     ]
     assert all(panel in text for panel in panels)
@@ -264,5 +264,5 @@ def test_the_picture(tmp_path):
 def test_without_error_bars_there_is_nothing_to_look_at(tmp_path):
     path = tmp_path / "data.csv"
     columns().to_csv(path, index=False)
-    with pytest.raises(ValueError, match="there are no error bars to look at"):
+    with pytest.raises(ValueError, match="the table has no error bars to inspect"):
         inspect(LabelledTable.read(path, Target("y")))

@@ -210,10 +210,10 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
         interrupted(patch, at)
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "cut", checkpoint_seconds=0.0)
-    said = []
-    again = train(table, tmp_path / "cut", checkpoint_seconds=0.0, say=said.append)
-    told = [line for line in said if "going on" in line]
-    assert told == [f"going on with the training begun in {tmp_path / 'cut'}, at step {saved}"]
+    lines = []
+    again = train(table, tmp_path / "cut", checkpoint_seconds=0.0, log=lines.append)
+    resumed = [line for line in lines if "resuming" in line]
+    assert resumed == [f"resuming the training in {tmp_path / 'cut'} at step {saved}"]
     assert again.about.result == whole.about.result
     found = load_file(tmp_path / "cut" / "model.safetensors")
     for name, tensor in load_file(tmp_path / "whole" / "model.safetensors").items():
@@ -280,7 +280,7 @@ def test_as_many_shards_whatever_the_number_of_processes(groups):
 def test_what_can_be_known_is_said_before_the_rows_are_read(table, tmp_path, monkeypatch):
     train(table, tmp_path / "m", StreamSettings(batch_size=500, max_epochs=1))
     monkeypatch.setattr(streamed.Survey, "of", None)  # would be called
-    with pytest.raises(ValueError, match="holds a model already"):
+    with pytest.raises(ValueError, match="already holds a model"):
         train(table, tmp_path / "m")
 
 
@@ -348,7 +348,7 @@ def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
     ):
         train(table, tmp_path / "model", other)
     train(table, tmp_path / "model", other, force=True)
-    with pytest.raises(ValueError, match="holds a model already: force=True replaces it"):
+    with pytest.raises(ValueError, match="already holds a model: force=True replaces it"):
         train(table, tmp_path / "model")
 
 

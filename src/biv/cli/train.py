@@ -320,7 +320,7 @@ def _train_streamed(options: argparse.Namespace, ranks: Ranks) -> int:
             checkpoint_seconds=60.0
             if options.checkpoint_seconds is None
             else options.checkpoint_seconds,
-            say=log,
+            log=log,
             comparison=comparison,
             command=options.command,
         )

@@ -1,4 +1,4 @@
-"""What an inspection found, as text and as a picture."""
+"""An inspection of error bars, as text for a terminal and as a picture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-POINTS = 4000  # shown at most, of a cloud
+POINTS = 4000  # largest number of points of the scatter plot
 BINS = 60
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
@@ -98,7 +98,7 @@ def _facts(seen: Inspection[QuickFit]) -> list[tuple[str, str]]:
 
 
 def draw(seen: Inspection[QuickFit]) -> Figure:
-    """How large σ² is, where, what counts, and whether residuals agree."""
+    """Draw the sizes of σ², their relation to the label, the weights, and the residuals."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewFigure
 
@@ -115,7 +115,7 @@ def draw(seen: Inspection[QuickFit]) -> Figure:
 
 
 def _plain(name: str) -> str:
-    """A column's name as it is: a dollar sign begins no formula."""
+    """Return a column's name for a figure, where a dollar sign must not start a formula."""
     return textwrap.shorten(name, 60).replace("$", r"\$")
 
 
@@ -150,7 +150,7 @@ def _cloud(axes: Axes, seen: Inspection[QuickFit]) -> None:
     if len(places) and _log(std[places]):
         axes.set_yscale("log")
     name = _plain(seen.table.target.name)
-    axes.set(title="Do error bars go with the label?", xlabel=name, ylabel="σ")
+    axes.set(title="Are error bars correlated with the label?", xlabel=name, ylabel="σ")
 
 
 def _weight_shares(axes: Axes, seen: Inspection[QuickFit]) -> None:
@@ -159,20 +159,20 @@ def _weight_shares(axes: Axes, seen: Inspection[QuickFit]) -> None:
     for (name, share), colour in zip(shares.curves().items(), (GREY, BLUE, ORANGE), strict=False):
         axes.plot(shares.labels, share, color=colour, label=name)
     axes.set(
-        title="Which share of the labels holds the weight?",
-        xlabel="share of the labels, the best first",
-        ylabel="share of the weight",
+        title="Which labels hold the weight?",
+        xlabel="fraction of the labels, most precise first",
+        ylabel="fraction of the weight",
     )
     axes.legend(frameon=False)
 
 
 def _residuals(axes: Axes, seen: Inspection[QuickFit]) -> None:
-    """Mean squared residuals in bins of σ², beside σ²+τ²."""
+    """Draw mean squared residuals in bins of σ², and the line σ²+τ²."""
     fit = seen.fit
-    own = seen.variance[fit.places]
+    variance = seen.variance[fit.places]
     square = (seen.table.y[fit.places] - fit.predicted) ** 2
-    used = np.isfinite(own) & np.isfinite(square)
-    bins = BinnedResiduals.of(own[used], square[used])
+    used = np.isfinite(variance) & np.isfinite(square)
+    bins = BinnedResiduals.of(variance[used], square[used])
     x = np.array(bins.variance)
     axes.errorbar(
         x,
@@ -181,7 +181,7 @@ def _residuals(axes: Axes, seen: Inspection[QuickFit]) -> None:
         fmt="o",
         markersize=3,
         color=BLUE,
-        label="found, 95%",
+        label="measured, 95%",
     )
     axes.plot(x, x + fit.tau2, color=ORANGE, label="σ² + τ²")
     if (x > 0).all() and _log(x):
@@ -190,6 +190,6 @@ def _residuals(axes: Axes, seen: Inspection[QuickFit]) -> None:
     axes.set(
         title="Do residuals agree with them?",
         xlabel="σ²",
-        ylabel="mean squared residual of rows left out",
+        ylabel="mean squared residual of held-out rows",
     )
     axes.legend(frameon=False)

@@ -1,4 +1,4 @@
-"""Markdown that reads well as plain text too."""
+"""Markdown that is also readable as plain text."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """A table with its columns aligned; the first row is the header.
+    """Return a table with aligned columns; the first row is the header.
 
-    Example:
-        >>> print(aligned([("method", "loss"), ("L2", "0.112"), ("BIV", "0.095")]))
-        | method | loss  |
-        |--------|-------|
-        | L2     | 0.112 |
-        | BIV    | 0.095 |
+    Examples
+    --------
+    >>> print(aligned([("method", "loss"), ("L2", "0.112"), ("BIV", "0.095")]))
+    | method | loss  |
+    |--------|-------|
+    | L2     | 0.112 |
+    | BIV    | 0.095 |
     """
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = [

@@ -26,12 +26,17 @@ MIN_ROWS = 2
 def naming_cells(table: LabelledTable, row_indices: npt.NDArray[np.int64]) -> Iterator[None]:
     """Turn an error about a row without a finite prediction into one that names the file's cell.
 
-    Args:
-        table: The table.
-        row_indices: Rows of the table that the model in the body of `with` is fitted to.
+    Parameters
+    ----------
+    table : LabelledTable
+        The table.
+    row_indices : (n,) integer array
+        Rows of the table that the model in the body of `with` is fitted to.
 
-    Raises:
-        ValueError: A row has no finite prediction.
+    Raises
+    ------
+    ValueError
+        If a row has no finite prediction.
     """
     try:
         yield
@@ -47,13 +52,18 @@ def naming_cells(table: LabelledTable, row_indices: npt.NDArray[np.int64]) -> It
 def require_learnable(table: LabelledTable, *, unknown: str = "raise") -> None:
     """Check that a model can be trained on a table.
 
-    Args:
-        table: Table in memory.
-        unknown: Treatment of unknown error bars, as `unknown_variance` of :class:`BIVRegressor`.
+    Parameters
+    ----------
+    table : LabelledTable
+        Table in memory.
+    unknown : {"raise", "median", "estimate"}, default="raise"
+        Treatment of unknown error bars, as `unknown_variance` of :class:`BIVRegressor`.
 
-    Raises:
-        ValueError: There are too few rows, all labels are equal, all weights are 0, all error bars
-            are unknown, 0 or infinite, or one is unknown and `unknown` is "raise".
+    Raises
+    ------
+    ValueError
+        If there are too few rows, all labels are equal, all weights are 0, all error bars are
+        unknown, 0 or infinite, or one is unknown and `unknown` is "raise".
     """
     target, y = table.target, table.y
     source = ", ".join(map(str, list(table.files)[:3]))
@@ -117,10 +127,14 @@ def _require_error_bars(table: LabelledTable, variance: Floats, source: str, unk
 def column_remarks(schema: Schema, features: Any, keep: Sequence[str] = ()) -> Iterator[str]:
     """Yield a remark on each column that was left out and each integer that may be an identifier.
 
-    Args:
-        schema: Schema of the table.
-        features: Feature columns as a pandas frame.
-        keep: Columns to pass over.
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table.
+    features : pandas.DataFrame
+        Feature columns.
+    keep : sequence of str, default=()
+        Columns that are not checked.
     """
     yield from schema.left_out()
     numbers = [c.name for c in schema.columns if c.kind == "number" and c.name not in keep]
@@ -143,16 +157,25 @@ def require_no_copies(
 ) -> None:
     """Check that no numeric feature repeats the label or an end of the label's interval.
 
-    Args:
-        source: Files that an error names.
-        target: Columns of the label and its error bars.
-        features: Feature columns as a pandas frame.
-        y: Labels, (N,).
-        ends: Lower and upper ends of the labels' intervals, (N, 2), if they have any.
-        keep: Columns that are not checked.
+    Parameters
+    ----------
+    source : object
+        Files that an error names.
+    target : Target
+        Columns of the label and its error bars.
+    features : pandas.DataFrame
+        Feature columns.
+    y : (N,) array
+        Labels.
+    ends : (N, 2) array or None
+        Lower and upper ends of the labels' intervals, if they have any.
+    keep : sequence of str, default=()
+        Columns that are not checked.
 
-    Raises:
-        ValueError: There is such a column (:func:`biv.preprocessing.leakage.label_copies`).
+    Raises
+    ------
+    ValueError
+        If there is such a column (see :func:`biv.preprocessing.leakage.label_copies`).
     """
     numbers = [n for n, dtype in features.dtypes.items() if dtype.kind == "f" and n not in keep]
     columns = [(name, features[name].to_numpy()) for name in numbers]

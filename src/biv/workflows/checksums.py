@@ -19,24 +19,29 @@ def sha256(path: Path) -> str:
 def verify(path: Path, checksums: Mapping[str, str]) -> bool:
     """Return whether a file exists, after comparing its content with its checksum if it has one.
 
-    Args:
-        path: Path of the file.
-        checksums: SHA-256 checksums by file name.
+    Parameters
+    ----------
+    path : Path
+        Path of the file.
+    checksums : mapping of str to str
+        SHA-256 checksums by file name.
 
-    Raises:
-        ValueError: The content does not match the checksum, the file has a checksum but does not
-            exist, or it is not a regular file.
+    Raises
+    ------
+    ValueError
+        If the content does not match the checksum, if the file has a checksum but does not exist,
+        or if it is not a regular file.
     """
     expected = checksums.get(path.name)
     if not path.is_symlink() and not path.exists():
         if expected is not None:
-            raise ValueError(f"{path} is missing: train the model again, or restore a copy")
+            raise ValueError(f"{path} is missing. Train the model again, or restore a copy")
         return False
     if not path.is_file():
         raise ValueError(f"{path} must be a regular file")
     if expected is not None and sha256(path) != expected:
         raise ValueError(
-            f"{path} is damaged: its checksum does not match: train the model again, or restore a "
+            f"{path} is damaged: its checksum does not match. Train the model again, or restore a "
             "copy"
         )
     return True

@@ -1,4 +1,4 @@
-"""Is it worth it? Ways of using the error bars, and of not using them, by cross-validation."""
+"""Compare methods that use or ignore the error bars, by cross-validation."""
 
 from __future__ import annotations
 
@@ -29,18 +29,22 @@ from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, estimated_varian
 Floats = npt.NDArray[np.float64]
 
 MIN_ROWS = 30
-ROWS = 10_000  # compared at most, unless more are asked for
+ROWS = 10_000  # default for the largest number of rows
 FOLDS = 5
-FAILURES = (ValueError, RuntimeError, ArithmeticError)  # of a method that has no answer here
+FAILURES = (ValueError, RuntimeError, ArithmeticError)  # raised by methods that fail on a table
 
 
 class _Outcome(NamedTuple):
-    """What came of one method on one fold; predictions of its rows, or why there are none."""
+    """Result of one method on one fold.
+
+    `predicted` is None if the method failed; `note` is then the reason, and otherwise the setting
+    that the method chose.
+    """
 
     method: str
     fold: int
     predicted: Floats | None
-    said: str
+    note: str
     seconds: float
 
 
@@ -57,29 +61,46 @@ def compare(
 ) -> MethodComparison:
     """Cross-validate all methods on the same folds, and score them against the noisy labels.
 
+    Parameters
+    ----------
+    table : LabelledTable
+        Table with error bars. Rows with an infinite error bar or a weight of 0 are left out, as in
+        :func:`train_folder`.
+    folds : int, default=5
+        Number of folds of the cross-validation.
+    rows : int or None, default=10000
+        Largest number of rows, which are drawn at random; None compares on all rows.
+    weighted : bool, default=True
+        Whether reliable labels count more in the scores. Such scores are less noisy, but do not
+        describe all rows if σ² is related to the label or to a model's error. If σ² is correlated
+        with the label (:mod:`biv.workflows.label_correlation`), unweighted scores are computed too.
+    unknown : {"raise", "median", "estimate"}, default="raise"
+        Treatment of unknown error bars, as `unknown_variance` of :class:`BIVRegressor`. "estimate"
+        fits all rows once, and uses the estimated variance for all methods and folds.
+    seed : int, default=0
+        Seed of the folds and of all methods.
+    jobs : int, default=1
+        Number of processes.
+    after_task : callable, optional
+        Called after each method on each fold.
+
+    Returns
+    -------
+    MethodComparison
+        Errors of the methods, and what follows from them.
+
+    Raises
+    ------
+    ValueError
+        If there are no error bars, one is unknown and `unknown` is "raise", there are too few rows,
+        or BIV or L2 fails.
+
+    Notes
+    -----
     The scores are noise-corrected (:func:`biv.metrics.noise_corrected_mse`), with one ε for all
     methods: the residual variance of BIV. Differences are paired. Their standard error is that of
-    independent rows, or of folds as wholes if that is more, since the rows of a fold share a model.
-    Both are of one draw of folds and seeds: another may differ by more than they say.
-
-    Args:
-        table: With error bars; rows where that is infinite, or the weight 0, are left out, as they
-            are from :func:`train_folder`.
-        folds: Of the cross-validation.
-        rows: Compare on so many at most, drawn by lot; None for all.
-        weighted: Whether reliable labels count more in the scores, which are less noisy then, but
-            do not tell of all rows if σ² goes with the label or with a model's error. Where it goes
-            with the label (:mod:`biv.workflows.label_correlation`), both are looked at.
-        unknown: What to do where an error bar is unknown, as `unknown_variance` of
-            :class:`BIVRegressor`: "raise" an error, take the "median" of the others, or "estimate"
-            one variance, which a fit on all rows does once for all methods and folds.
-        seed: Of the folds and of all methods.
-        jobs: Processes.
-        after_task: Is called after each method on each fold.
-
-    Raises:
-        ValueError: There are no error bars, or one is unknown, there are too few rows, or BIV or
-            L2 has no answer.
+    independent rows or that of independent folds, whichever is larger, since the rows of a fold
+    share a model. Both describe one draw of folds and seeds; another may differ by more.
     """
     if table.variance is None:
         raise ValueError("there are no error bars to compare with and without: name their column")
@@ -94,12 +115,12 @@ def compare(
             f"{folds} folds need at least {max(MIN_ROWS, 2 * folds)} rows with a label whose "
             f"error bar is not infinite; got {len(data.y)}"
         )
-    taken = _taken(table.variance, data, unknown, seed)
-    if taken is not None:
-        data = data._replace(variance=np.where(np.isnan(data.variance), taken, data.variance))
+    fill = _fill_variance(table.variance, data, unknown, seed)
+    if fill is not None:
+        data = data._replace(variance=np.where(np.isnan(data.variance), fill, data.variance))
     order = np.random.default_rng(seed).permutation(len(data.y))
     parts = [np.sort(part) for part in np.array_split(order, folds)]
-    done, failed = _gathered(_outcomes(data, parts, seed, jobs, after_task), parts)
+    done, failed = _gather(_outcomes(data, parts, seed, jobs, after_task), parts)
     for name in (BIV, L2, SHUFFLED):
         if name in failed:
             raise ValueError(f"{name} gave no result: {failed[name]}")
@@ -132,41 +153,42 @@ def compare(
         alike=alike,
         target=table.target.name,
         evidence=_evidence(table, places, data, predictions[BIV], label_variance, seed),
-        unknown_variance=taken,
+        unknown_variance=fill,
     )
 
 
 class _Done(NamedTuple):
-    """One method on all folds: predictions of every row, what it chose, and its duration."""
+    """Result of one method on all folds: a prediction per row, its setting, and its duration."""
 
     predicted: Floats
     chosen: str
     seconds: float
 
 
-def _gathered(
+def _gather(
     outcomes: Iterable[_Outcome], parts: list[Any]
 ) -> tuple[dict[str, _Done], dict[str, str]]:
-    """Return the methods that have an answer on every fold, and why the others have none."""
+    """Return the methods that succeeded on every fold, and why the others failed."""
     by_method: dict[str, list[_Outcome]] = {name: [] for name in methods()}
     for outcome in outcomes:
         by_method[outcome.method].append(outcome)
     done, failed = {}, {}
     for name, unordered in by_method.items():
-        each = sorted(unordered, key=lambda outcome: outcome.fold)
-        whole = np.empty(sum(map(len, parts)))
-        for outcome in each:
+        by_fold = sorted(unordered, key=lambda outcome: outcome.fold)
+        predicted = np.empty(sum(map(len, parts)))
+        for outcome in by_fold:
             if outcome.predicted is None:
-                failed[name] = outcome.said
+                failed[name] = outcome.note
                 break
-            whole[parts[outcome.fold]] = outcome.predicted
+            predicted[parts[outcome.fold]] = outcome.predicted
         else:
-            done[name] = _Done(whole, each[0].said, sum(outcome.seconds for outcome in each))
+            seconds = sum(outcome.seconds for outcome in by_fold)
+            done[name] = _Done(predicted, by_fold[0].note, seconds)
     return done, failed
 
 
-def _taken(variance: Floats, data: RowSubset, unknown: str, seed: int) -> float | None:
-    """The variance of labels whose error bar is unknown; None if all are known."""
+def _fill_variance(variance: Floats, data: RowSubset, unknown: str, seed: int) -> float | None:
+    """Return the variance for labels whose error bar is unknown; None if all are known."""
     if not np.isnan(variance).any():
         return None
     if unknown == "estimate" and np.isnan(data.variance).any():
@@ -182,7 +204,7 @@ def _evidence(
     label_variance: float,
     seed: int,
 ) -> TableEvidence:
-    """Of BIV's predictions for rows that were left out."""
+    """Return the evidence from BIV's predictions for held-out rows."""
     y, variance = data.y, data.variance
     tau2 = metrics.residual_variance(predicted, y, variance)
     factor, interval = None, None
@@ -204,12 +226,12 @@ def _evidence(
         label_variance=label_variance,
         tau2=tau2,
         epsilon=None,
-        seen=inspect_fit(table, fit, seed=seed),
+        inspection=inspect_fit(table, fit, seed=seed),
     )
 
 
 def _usable(table: LabelledTable, rows: int | None, seed: int) -> npt.NDArray[np.int64]:
-    """Places of rows that can be learned from and judged by, so many at most."""
+    """Return positions of rows with a finite error bar and a positive weight, at most `rows`."""
     assert table.variance is not None
     used = ~np.isinf(table.variance)
     if table.weight is not None:
@@ -240,52 +262,54 @@ def _task(data: RowSubset, left_out: Any, name: str, fold: int, seed: int) -> _O
     try:
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")
-            predicted, said = methods()[name](
+            predicted, note = methods()[name](
                 data.at(kept), data.features.iloc[left_out], seed + fold
             )
         if not np.isfinite(predicted).all():
-            raise ValueError("it diverged")
+            raise ValueError("the training diverged")
     except FAILURES as error:
         return _Outcome(name, fold, None, str(error), time.perf_counter() - start)
-    return _Outcome(name, fold, predicted, said, time.perf_counter() - start)
+    return _Outcome(name, fold, predicted, note, time.perf_counter() - start)
 
 
 class _Scores:
-    """Errors to the true labels, and their differences, all by the same weights."""
+    """Errors to the true labels, and their differences, with the same weights for all methods."""
 
     def __init__(
         self, data: RowSubset, parts: list[Any], predictions: dict[str, Floats], weighted: bool
     ) -> None:
         self.data, self.parts, self.predictions = data, parts, predictions
-        self.how: dict[str, Any] = {"weighted": weighted, "sample_weight": data.weight}
+        self.options: dict[str, Any] = {"weighted": weighted, "sample_weight": data.weight}
         if weighted:
             tau2 = metrics.residual_variance(predictions[BIV], data.y, data.variance)
-            self.how["epsilon"] = metrics.steady_epsilon(tau2, data.variance)
+            self.options["epsilon"] = metrics.steady_epsilon(tau2, data.variance)
         self.mse = {
-            name: metrics.noise_corrected_mse(own, data.y, data.variance, **self.how)
-            for name, own in predictions.items()
+            name: metrics.noise_corrected_mse(predicted, data.y, data.variance, **self.options)
+            for name, predicted in predictions.items()
         }
 
     def difference(self, name: str, other: str) -> Score:
+        """Return by how much the error of one method exceeds that of another."""
         one, two = self.predictions[name], self.predictions[other]
         y, variance = self.data.y, self.data.variance
-        found = metrics.noise_corrected_difference(one, two, y, variance, **self.how)
+        score = metrics.noise_corrected_difference(one, two, y, variance, **self.options)
         weight = np.ones_like(y) if self.data.weight is None else self.data.weight
-        if self.how["weighted"]:
-            weight = weight * np.asarray(inverse_variance_weights(variance, self.how["epsilon"]))
-        moved = weight * ((one - y) ** 2 - (two - y) ** 2 - found.value) / weight.sum()
-        by_fold = np.array([moved[part].sum() for part in self.parts])
+        if self.options["weighted"]:
+            epsilon = self.options["epsilon"]
+            weight = weight * np.asarray(inverse_variance_weights(variance, epsilon))
+        influence = weight * ((one - y) ** 2 - (two - y) ** 2 - score.value) / weight.sum()
+        by_fold = np.array([influence[part].sum() for part in self.parts])
         count = len(by_fold)
-        together = float(np.sqrt(count / (count - 1) * (by_fold**2).sum()))
-        return Score(found.value, max(found.stderr, together))
+        stderr_of_folds = float(np.sqrt(count / (count - 1) * (by_fold**2).sum()))
+        return Score(score.value, max(score.stderr, stderr_of_folds))
 
     def effect(self, name: str, other: str) -> Effect:
-        """How much lower the first is, as a share of the second."""
-        # Of an error that may as well be 0, its standard error.
+        """Return the reduction of one error below another, as a fraction of the other."""
+        # The standard error is the denominator if it is larger: the error may then be 0.
         return _effect(self.difference(other, name), max(self.mse[other]))
 
 
 def _effect(difference: Score, base: float) -> Effect:
     value, stderr = difference
     ends = (value, value - INTERVAL * stderr, value + INTERVAL * stderr)
-    return Effect(*(min(end / base, 1.0) for end in ends))  # no error is lower than 0
+    return Effect(*(min(end / base, 1.0) for end in ends))  # an error cannot fall below 0

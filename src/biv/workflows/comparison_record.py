@@ -1,4 +1,4 @@
-"""What `biv compare --json` prints and comparison.json of a model folder holds.
+"""Content of `biv compare --json` and of comparison.json in a model folder.
 
 Field names are those of the JSON. Fields with a default may be missing in files of version 0.1.
 """
@@ -21,9 +21,10 @@ COMPARED = "must be what `biv compare --json` prints"
 
 @dataclass(frozen=True)
 class Effect:
-    """How much lower one error is than another, as a share of the other, with a 95% interval.
+    """Relative reduction of one error below another, with a 95% interval.
 
-    An error to the true labels that is not even one standard error above 0 counts as so much.
+    The other error is the denominator. If it is less than one standard error above 0, its standard
+    error takes its place.
     """
 
     value: Number
@@ -38,19 +39,26 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodRecord:
-    """One of the methods that were compared, with errors in squared units of the label.
+    """Result of one method, with errors in squared label units.
 
-    Attributes:
-        method: Name.
-        mse: Noise-corrected mean squared error of rows left out.
-        mse_stderr: Its standard error.
-        mse_over_label_variance: The same error in units of the label variance.
-        above_best: How much the error exceeds that of the best method, paired.
-        above_best_stderr: Its standard error.
-        as_good_as_best: Whether the method may be used instead of the best.
-        shown_worse_than_best: Whether the best is shown to be better.
-        seconds: Duration of all folds.
-        chosen: What the method chose itself, in the first fold.
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    mse, mse_stderr : float
+        Noise-corrected mean squared error on held-out rows, and its standard error.
+    mse_over_label_variance : float or None
+        The same error in units of the label variance.
+    above_best, above_best_stderr : float
+        Paired difference to the error of the best method, and its standard error.
+    as_good_as_best : bool
+        Whether the method may be used instead of the best one.
+    shown_worse_than_best : bool or None
+        Whether the best method is significantly better.
+    seconds : float
+        Duration of all folds.
+    chosen : str
+        Setting that the method chose itself, in the first fold.
     """
 
     method: str
@@ -66,7 +74,7 @@ class MethodRecord:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the best is shown to be better; files of version 0.1 say it the other way."""
+        """Whether the best is significantly better; files of version 0.1 lack that field."""
         worse = self.shown_worse_than_best
         return not self.as_good_as_best if worse is None else worse
 
@@ -99,20 +107,26 @@ class ComparisonRecord:
 
     @classmethod
     def read(cls, path: Path, target: str, what: str = COMPARED) -> ComparisonRecord:
-        """Return the comparison that a file holds.
+        """Read a comparison from a file.
 
-        Args:
-            path: What `biv compare --json` printed.
-            target: Name of the label.
-            what: Said of a file that is something else.
+        Parameters
+        ----------
+        path : Path
+            File with the output of `biv compare --json`.
+        target : str
+            Name of the label.
+        what : str
+            Description of the file in an error.
 
-        Raises:
-            ValueError: It is something else, or of another label.
+        Raises
+        ------
+        ValueError
+            If the file holds something else, or a comparison of another label.
         """
-        found = typed_json.read(path, cls, what=what)
-        if found.target != target:
+        comparison = typed_json.read(path, cls, what=what)
+        if comparison.target != target:
             raise ValueError(
                 f"{path} must be a comparison of the label {shortened(target)}; got "
-                f"{shortened(found.target)}"
+                f"{shortened(comparison.target)}"
             )
-        return found
+        return comparison

@@ -1,6 +1,6 @@
-"""What a report on a table shows: sums over all rows, and as many single rows as can be seen.
+"""Data that a report shows about a table: statistics of all rows, and a sample of single rows.
 
-A model folder keeps it beside the model, so that a report can be made when the table is elsewhere.
+A model folder keeps them beside the model, so that a report can be made without the table.
 """
 
 from __future__ import annotations
@@ -34,19 +34,24 @@ from biv.workflows.remarks import sample
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "biv evidence 1"
-POINTS = 1_500  # rows of a cloud at most
-JUDGED = 65_536  # rows that a model is judged on at most
-LOOKED_AT = 20  # rows
+POINTS = 1_500  # largest number of points of a scatter plot
+JUDGED = 65_536  # largest number of rows that a model is judged on
+LOOKED_AT = 20  # number of outliers that are listed
 
 
 class OutOfFoldPredictions(NamedTuple):
-    """Rows of a table that a model predicts and has not learned from.
+    """Predictions for rows of a table that the model was not trained on.
 
-    Attributes:
-        places: Of these rows in the table.
-        predicted: For each.
-        std: How far off the model says each may be; the label's own noise is not in it.
-        variance: σ² of each label, 0 where there are no error bars; +inf if it is to be ignored.
+    Attributes
+    ----------
+    places : (n,) integer array
+        Positions of these rows in the table.
+    predicted : (n,) array
+        Predicted labels.
+    std : (n,) array
+        Predicted standard deviations, without the noise of the labels.
+    variance : (n,) array
+        σ² of the labels; 0 without error bars, +inf for an ignored label.
     """
 
     places: npt.NDArray[np.int64]
@@ -57,25 +62,38 @@ class OutOfFoldPredictions(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TableEvidence:
-    """All that a report draws of a table and of predictions for it.
+    """Data that a report shows about a table and predictions for it.
 
-    Attributes:
-        target: The label's name.
-        rows: With a label.
-        looked_at: Of these, whose error bars are looked at; of a stream, those held out.
-        judged: Rows that predictions are judged on.
-        label_variance: Of the labels without their noise.
-        tau2: The variance of the model's own error.
-        epsilon: In the same units, if there is one.
-        bars: Of σ² where it is known: quantiles, a histogram, effective sample sizes, what
-            weighting is worth, and which share of the labels holds which share of the weight; None
-            without error bars.
-        cloud: Some rows: label, σ, prediction and its standard deviation.
-        residuals: Mean squared residuals in bins of σ²; empty without error bars.
-        coverage: How often labels lie within the intervals that are predicted, by their level.
-        look_at: The rows that are furthest off.
-        remarks: What else there is to look at.
-        finding: What residuals say about the error bars; None without any.
+    Attributes
+    ----------
+    target : str
+        Name of the label.
+    rows : int
+        Number of rows with a label.
+    looked_at : int
+        Number of rows whose error bars are summarised; in a streamed training, the held-out rows.
+    judged : int
+        Number of rows that predictions are judged on.
+    label_variance : float
+        Variance of the labels without their noise, in squared label units.
+    tau2 : float
+        Variance of the model's own error, in squared label units.
+    epsilon : float or None
+        ε in squared label units, if the loss has one.
+    bars : ErrorBarSummary or None
+        Statistics of the known σ²; None without error bars.
+    cloud : RowSample
+        Label, σ, prediction and its standard deviation of some rows.
+    residuals : BinnedResiduals
+        Mean squared residuals in bins of σ²; empty without error bars.
+    coverage : IntervalCoverage
+        Fraction of the labels within their predicted intervals, by level.
+    look_at : list of Outlier
+        Rows that are furthest from their predictions.
+    remarks : list of RemarkRecord
+        Other remarks on the table.
+    finding : FindingRecord or None
+        Finding about the error bars; None without any.
     """
 
     target: str
@@ -102,13 +120,18 @@ class TableEvidence:
         seed: int = 0,
         wording: Wording = ADVICE_OPTIONS,
     ) -> TableEvidence:
-        """From a fit, by its predictions for rows that the networks making them had not seen.
+        """Collect the evidence of a fit from its out-of-fold predictions.
 
-        Args:
-            model: Fitted on the table, or judged on it: ``out_of_fold_`` is of its rows.
-            table: Of labels.
-            seed: Of the rows that are judged, where there are many.
-            wording: How its texts name settings.
+        Parameters
+        ----------
+        model : BIVRegressor
+            Fitted model whose ``out_of_fold_`` is about the rows of `table`.
+        table : LabelledTable
+            Table with the labels.
+        seed : int, default=0
+            Seed that draws the rows that are judged, if there are many.
+        wording : Wording
+            How texts name settings.
         """
         places = sample(len(table), JUDGED, seed)
         known = model._fitted.new_variance(table.y, table.variance, None)
@@ -116,7 +139,7 @@ class TableEvidence:
         predicted = np.asarray(model.out_of_fold_, dtype=np.float64)[places]
         _, std = model.predict(table.features.iloc[places], return_std=True)
         tau2, epsilon = float(model.tau2_), model.epsilon_
-        seen = None
+        inspection = None
         if table.variance is not None:
             fit = OutOfFoldFit(
                 tau2=tau2,
@@ -127,14 +150,14 @@ class TableEvidence:
                 predicted=predicted,
             )
             calibrated = model.calibrate_variance
-            seen = inspect_fit(table, fit, seed=seed, calibrated=calibrated)
+            inspection = inspect_fit(table, fit, seed=seed, calibrated=calibrated)
         return cls.of(
             table,
             OutOfFoldPredictions(places, predicted, std, noise[places]),
             label_variance=float(model._fitted.labels[0].std) ** 2,
             tau2=tau2,
             epsilon=None if epsilon is None else float(epsilon),
-            seen=seen,
+            inspection=inspection,
             wording=wording,
         )
 
@@ -147,19 +170,27 @@ class TableEvidence:
         label_variance: float,
         tau2: float,
         epsilon: float | None,
-        seen: Inspection[OutOfFoldFit] | None,
+        inspection: Inspection[OutOfFoldFit] | None,
         wording: Wording = ADVICE_OPTIONS,
     ) -> TableEvidence:
-        """From a table and what a model says of rows that it has not learned from.
+        """Collect the evidence of a table from out-of-fold predictions.
 
-        Args:
-            table: Of labels.
-            judged: The rows.
-            label_variance: Of the labels without their noise.
-            tau2: Of the model.
-            epsilon: Of its loss.
-            seen: What there is to say of the error bars; None without any.
-            wording: How its texts name settings.
+        Parameters
+        ----------
+        table : LabelledTable
+            Table with the labels.
+        judged : OutOfFoldPredictions
+            Predictions for some of its rows.
+        label_variance : float
+            Variance of the labels without their noise, in squared label units.
+        tau2 : float
+            Variance of the model's own error, in squared label units.
+        epsilon : float or None
+            ε of the loss, in squared label units.
+        inspection : Inspection or None
+            Inspection of the error bars; None without any.
+        wording : Wording
+            How texts name settings.
         """
         used = np.isfinite(judged.variance) & np.isfinite(judged.predicted)
         places = judged.places[used]
@@ -188,7 +219,7 @@ class TableEvidence:
                 std=std[shown].tolist(),
             ),
             residuals=BinnedResiduals()
-            if seen is None
+            if inspection is None
             else BinnedResiduals.of(variance[known], square[known]),
             coverage=IntervalCoverage.of(off),
             look_at=[
@@ -202,8 +233,10 @@ class TableEvidence:
                 )
                 for k in np.argsort(-off, kind="stable")[:LOOKED_AT]
             ],
-            remarks=[] if seen is None else [remark.record(wording) for remark in seen.remarks],
-            finding=None if seen is None else seen.finding.record(wording),
+            remarks=[]
+            if inspection is None
+            else [remark.record(wording) for remark in inspection.remarks],
+            finding=None if inspection is None else inspection.finding.record(wording),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -212,21 +245,25 @@ class TableEvidence:
 
     @classmethod
     def read(cls, path: Path) -> TableEvidence:
-        """Return the evidence that a file holds.
+        """Read the evidence from a file.
 
-        Raises:
-            ValueError: The file is damaged, or of another version.
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or of another version.
         """
-        found = typed_json.read(path, cls, FORMAT)
+        evidence = typed_json.read(path, cls, FORMAT)
         with typed_json.errors_name_file(path):
-            found._check()
-        return found
+            evidence._check()
+        return evidence
 
     def _check(self) -> None:
-        """Check what types do not say.
+        """Check the relations between fields.
 
-        Raises:
-            ValueError: Lists that belong together differ in length, or something is missing.
+        Raises
+        ------
+        ValueError
+            If lists that belong together differ in length, or something is missing.
         """
         _require_equal_lengths("cloud", self.cloud)
         _require_equal_lengths("coverage", self.coverage)
@@ -239,22 +276,24 @@ class TableEvidence:
             raise ValueError("residuals must have variance, mean and stderr")
         _require_equal_lengths("residuals", bins)
         _require_equal_lengths("bars.weight_shares", self.bars.weight_shares)
-        wanted = {f"{q:g}" for q in QUANTILES}
-        if set(self.bars.quantiles) != wanted:
-            raise ValueError(f"bars.quantiles must have {', '.join(sorted(wanted))}")
+        required = {f"{q:g}" for q in QUANTILES}
+        if set(self.bars.quantiles) != required:
+            raise ValueError(f"bars.quantiles must have {', '.join(sorted(required))}")
         edges = self.bars.edges
         rising = len(edges) > 1 and edges == sorted(edges) and edges[-1] > 0
         if not rising or len(edges) != len(self.bars.histogram) + 1:
-            raise ValueError("bars.edges must rise, and be one more than bars.histogram")
+            raise ValueError(
+                "bars.edges must increase, and have one element more than bars.histogram"
+            )
 
 
 def _require_equal_lengths(name: str, record: object) -> None:
     lengths = {key: len(values) for key, values in msgspec.to_builtins(record).items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        found = ", ".join(f"{length} in {key}" for key, length in lengths.items())
-        raise ValueError(f"{name} must have lists of one length, and none empty; got {found}")
+        listed = ", ".join(f"{length} in {key}" for key, length in lengths.items())
+        raise ValueError(f"{name} must have non-empty lists of equal length; got {listed}")
 
 
 def _spread_out(count: int) -> npt.NDArray[np.int64]:
-    """Places of all rows, or of so many as a cloud shows, evenly spread over the table."""
+    """Return positions of all rows, or of at most 1,500 that are evenly spread over the table."""
     return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(np.int64))

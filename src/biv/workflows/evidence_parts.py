@@ -1,4 +1,4 @@
-"""The parts of a table's evidence: each is a record, with how it is computed from arrays.
+"""Parts of a table's evidence: records, each with the function that computes it from arrays.
 
 Field names are those of evidence.json. Where JSON names a field by its formula, such as 1/(σ²+ε),
 the record is a msgspec Struct, which can rename its fields; a dataclass cannot.
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 BINS, RESIDUAL_BINS, MIN_IN_BIN = 50, 20, 20
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 0.95, 0.99)
-WIDE = 30.0  # ratio of the largest to the smallest value from which an axis is logarithmic
+WIDE = 30.0  # ratio of the largest to the smallest value above which an axis is logarithmic
 
 Squarable = Annotated[float, Meta(ge=-1e150, le=1e150)]
 Deviation = Annotated[float, Meta(ge=0, le=1e150)]
@@ -35,11 +35,16 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 class RowSample:
     """A sample of the rows that predictions are judged on.
 
-    Attributes:
-        y: Labels.
-        sigma: Their error bars, σ; 0 where there are none.
-        predicted: Predictions.
-        std: Standard deviations of these, without the noise of the labels.
+    Attributes
+    ----------
+    y : list of float
+        Labels.
+    sigma : list of float
+        Their error bars, σ; 0 if there are none.
+    predicted : list of float
+        Predictions.
+    std : list of float
+        Predicted standard deviations, without the noise of the labels.
     """
 
     y: list[Squarable]
@@ -52,10 +57,14 @@ class RowSample:
 class BinnedResiduals:
     """Mean squared residuals of rows with nearly the same σ²; empty without error bars.
 
-    Attributes:
-        variance: Mean σ² of each bin.
-        mean: Mean squared residual of each bin.
-        stderr: Standard error of that mean.
+    Attributes
+    ----------
+    variance : list of float
+        Mean σ² of each bin.
+    mean : list of float
+        Mean squared residual of each bin.
+    stderr : list of float
+        Standard error of that mean.
     """
 
     variance: list[NonNegative] = field(default_factory=list)
@@ -64,15 +73,19 @@ class BinnedResiduals:
 
     @classmethod
     def of(cls, variance: Floats, square: Floats) -> BinnedResiduals:
-        """Sort rows by σ² and cut them into bins of at least 20 rows, 20 bins at most.
+        """Sort rows by σ² and divide them into at most 20 bins of at least 20 rows.
 
-        Args:
-            variance: σ², (N,).
-            square: Squared residuals, (N,).
+        Parameters
+        ----------
+        variance : (N,) array
+            σ² of the labels.
+        square : (N,) array
+            Squared residuals.
 
-        Example:
-            >>> BinnedResiduals.of(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 5.0])).mean
-            [3.0]
+        Examples
+        --------
+        >>> BinnedResiduals.of(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 5.0])).mean
+        [3.0]
         """
         order = np.argsort(variance, kind="stable")
         parts = np.array_split(order, max(1, min(RESIDUAL_BINS, len(order) // MIN_IN_BIN)))
@@ -85,7 +98,7 @@ class BinnedResiduals:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalCoverage:
-    """The share of the labels that lies in predicted intervals, by the level of the intervals."""
+    """Fraction of the labels within their predicted intervals, by the level of the intervals."""
 
     level: list[Share]
     found: list[Share]
@@ -94,31 +107,41 @@ class IntervalCoverage:
     def of(cls, off: Floats, levels: Sequence[float] = LEVELS) -> IntervalCoverage:
         """Count labels within central intervals of a normal distribution.
 
-        Args:
-            off: Distance of each label from its prediction, in standard deviations.
-            levels: Levels of the intervals.
+        Parameters
+        ----------
+        off : (N,) array
+            Distance of each label from its prediction, in standard deviations.
+        levels : sequence of float
+            Levels of the intervals.
 
-        Example:
-            >>> IntervalCoverage.of(np.array([0.1, 1.0, 3.0]), levels=(0.68, 0.95)).found
-            [0.3333333333333333, 0.6666666666666666]
+        Examples
+        --------
+        >>> IntervalCoverage.of(np.array([0.1, 1.0, 3.0]), levels=(0.68, 0.95)).found
+        [0.3333333333333333, 0.6666666666666666]
         """
         widths = [NormalDist().inv_cdf((1 + level) / 2) for level in levels]
         return cls(level=list(levels), found=[float(np.mean(off <= width)) for width in widths])
 
     def at(self, level: float) -> float:
-        """Return the share of the labels in intervals of one of the levels."""
+        """Return the fraction of the labels within the intervals of one level."""
         return self.found[self.level.index(level)]
 
 
 class WeightShares(Struct, frozen=True, kw_only=True):
-    """Share of the weight that the best labels hold, by their share of the labels.
+    """Cumulative fraction of the weight over the fraction of the labels, most precise first.
 
-    Attributes:
-        labels: Share of the labels, the most precise first.
-        equal: Share of the weight if all labels count alike.
-        with_epsilon: Of the weights 1/(σ²+ε), where there is an ε.
-        with_tau2: Of the weights 1/(σ²+τ²), where there is none.
-        plain: Of the weights 1/σ², where every σ² is positive.
+    Attributes
+    ----------
+    labels : list of float
+        Fraction of the labels.
+    equal : list of float
+        Fraction of the weight if all labels count alike.
+    with_epsilon : list of float
+        The same for the weights 1/(σ²+ε), if there is an ε.
+    with_tau2 : list of float
+        The same for the weights 1/(σ²+τ²), if there is no ε.
+    plain : list of float
+        The same for the weights 1/σ², if every σ² is positive.
     """
 
     labels: list[NonNegative]
@@ -138,27 +161,33 @@ class WeightShares(Struct, frozen=True, kw_only=True):
     ) -> WeightShares:
         """Compute the curves.
 
-        Args:
-            finite: Variances, (N,).
-            epsilon: Added to them; or
-            tau2: in its place.
-            points: Number of points of each curve.
+        Parameters
+        ----------
+        finite : (N,) array
+            Finite variances.
+        epsilon : float or None, default=None
+            ε of the loss, if it has one.
+        tau2 : float or None, default=None
+            Variance of the model's own error, if the loss has no ε.
+        points : int, default=101
+            Number of points of each curve.
 
-        Example:
-            >>> shares = WeightShares.of(np.array([1.0, 3.0]), epsilon=0.0, points=3)
-            >>> shares.labels, shares.with_epsilon
-            ([0.0, 0.5, 1.0], [0.0, 0.75, 1.0])
+        Examples
+        --------
+        >>> shares = WeightShares.of(np.array([1.0, 3.0]), epsilon=0.0, points=3)
+        >>> shares.labels, shares.with_epsilon
+        ([0.0, 0.5, 1.0], [0.0, 0.75, 1.0])
         """
         labels = np.linspace(0, 1, points)
 
         def curve(weight: Any) -> list[float]:
-            if not np.isfinite(weight).all():  # a label without noise and without ε has it all
+            if not np.isfinite(weight).all():  # labels with σ² = 0 and ε = 0 hold all the weight
                 weight = np.isinf(weight).astype(float)
             held = np.concatenate([[0.0], np.cumsum(np.sort(weight)[::-1]) / weight.sum()])
-            found: list[float] = np.interp(
+            fractions: list[float] = np.interp(
                 labels * len(weight), np.arange(len(held)), held
             ).tolist()
-            return found
+            return fractions
 
         def inverse(added: float | None) -> list[float] | UnsetType:
             if added is None:
@@ -174,14 +203,14 @@ class WeightShares(Struct, frozen=True, kw_only=True):
         )
 
     def curves(self) -> dict[str, list[float]]:
-        """Return the share of the weight by the name of the weights, as charts show it."""
-        found: dict[str, list[float]] = msgspec.to_builtins(self)
-        del found["labels"]
-        return found
+        """Return the curves by the name of their weights, as charts show them."""
+        curves: dict[str, list[float]] = msgspec.to_builtins(self)
+        del curves["labels"]
+        return curves
 
 
 class EffectiveSampleSizes(Struct, frozen=True, kw_only=True):
-    """Kish's effective sample size, of weights 1/σ² and of weights 1/(σ²+τ²)."""
+    """Kish's effective sample size for the weights 1/σ² and for the weights 1/(σ²+τ²)."""
 
     plain: NonNegative = msgspec.field(name="1/σ²")
     with_tau2: NonNegative = msgspec.field(name="1/(σ²+τ²)")
@@ -189,19 +218,29 @@ class EffectiveSampleSizes(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorBarSummary:
-    """How large the known σ² are, and what weights make of them.
+    """Statistics of the known σ² and of the weights computed from them.
 
-    Attributes:
-        count: Number of finite σ².
-        zeros: Number of these that are 0.
-        quantiles: Quantiles of σ², by their share as JSON has it: "0", "0.05", ..., "1".
-        effective_sample_size: Of two kinds of weights.
-        worth: How many times as many labels without weights teach as much as these do with weights
-            1/(σ²+τ²); None where a label without noise beats any number.
-        log: Whether an axis of σ² should be logarithmic.
-        edges: Edges of a histogram of σ², in units of the label variance.
-        histogram: Number of labels between the edges.
-        weight_shares: Which labels hold the weight.
+    Attributes
+    ----------
+    count : int
+        Number of finite σ².
+    zeros : int
+        Number of σ² that are 0.
+    quantiles : dict of str to float
+        Quantiles of σ², by their level as JSON has it: "0", "0.05", ..., "1".
+    effective_sample_size : EffectiveSampleSizes
+        Effective sample sizes for two kinds of weights.
+    worth : float or None
+        Number of labels without weights that teach as much as one label with weights 1/(σ²+τ²);
+        None if a label without noise is worth more than any number.
+    log : bool
+        Whether an axis of σ² should be logarithmic.
+    edges : list of float
+        Edges of a histogram of σ², in units of the label variance.
+    histogram : list of int
+        Number of labels between the edges.
+    weight_shares : WeightShares
+        Cumulative weight of the labels.
     """
 
     count: Count
@@ -220,16 +259,22 @@ class ErrorBarSummary:
     ) -> ErrorBarSummary:
         """Summarize the variances of all labels.
 
-        Args:
-            variance: σ², (N,); +inf for a label to ignore.
-            label_variance: Variance of the labels without their noise.
-            tau2: Variance of the model's own error.
-            epsilon: ε of the loss, if it has one.
+        Parameters
+        ----------
+        variance : (N,) array
+            σ² of the labels; +inf for an ignored label.
+        label_variance : float
+            Variance of the labels without their noise.
+        tau2 : float
+            Variance of the model's own error.
+        epsilon : float or None
+            ε of the loss, if it has one.
 
-        Example:
-            >>> found = ErrorBarSummary.of(np.array([1.0, 1.0, 3.0, np.inf]), 2.0, 0.0, 0.0)
-            >>> found.count, found.median, found.worth
-            (3, 1.0, 1.2962962962962963)
+        Examples
+        --------
+        >>> summary = ErrorBarSummary.of(np.array([1.0, 1.0, 3.0, np.inf]), 2.0, 0.0, 0.0)
+        >>> summary.count, summary.median, summary.worth
+        (3, 1.0, 1.2962962962962963)
         """
         finite = variance[np.isfinite(variance)]
         worth = relative_efficiency(finite + tau2)
@@ -266,15 +311,22 @@ class ErrorBarSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlier:
-    """A row that is far from its prediction.
+    """A row whose label is far from its prediction.
 
-    Attributes:
-        where: Its file and row.
-        y: Its label.
-        sigma: Its error bar, σ.
-        sigma_unknown: Whether σ was missing in the table, and taken to be this.
-        predicted: Its prediction.
-        off: Distance of label and prediction, in standard deviations.
+    Attributes
+    ----------
+    where : str
+        File and row.
+    y : float
+        Label.
+    sigma : float
+        Error bar of the label, σ.
+    sigma_unknown : bool
+        Whether σ was missing in the table and this value was used instead.
+    predicted : float
+        Prediction.
+    off : float
+        Distance of label and prediction, in standard deviations.
     """
 
     where: str
@@ -287,7 +339,7 @@ class Outlier:
 
 @dataclass(frozen=True, kw_only=True)
 class RemarkRecord:
-    """A remark of an inspection: its kind, its sentence and the rows that it is about."""
+    """A remark of an inspection: its kind, its text and the rows that it is about."""
 
     kind: str
     text: str
@@ -295,14 +347,15 @@ class RemarkRecord:
 
 
 def relative_efficiency(noise: Floats) -> float:
-    """The mean over the harmonic mean: how much larger a variance is without weights than with.
+    """Return the variance of an unweighted mean of labels over that of their weighted mean.
 
-    Of labels with these noise variances, whose mean, say, is taken. 1 if they are all alike, +inf
-    if one has no noise at all.
+    It is the mean of the noise variances divided by their harmonic mean: 1 if all are equal, +inf
+    if one is 0.
 
-    Example:
-        >>> relative_efficiency(np.array([1.0, 3.0]))
-        1.3333333333333333
+    Examples
+    --------
+    >>> relative_efficiency(np.array([1.0, 3.0]))
+    1.3333333333333333
     """
     with np.errstate(divide="ignore"):
         return float(noise.mean() * np.mean(1 / noise))

@@ -1,4 +1,4 @@
-"""What the error bars of a table look like, what they are worth, and which rows to look at."""
+"""Inspect the error bars of a table: their sizes, their worth, and rows to look at."""
 
 from __future__ import annotations
 
@@ -26,21 +26,28 @@ from biv.workflows.scores import r2_scores
 
 Floats = npt.NDArray[np.float64]
 
-FITTED_ROWS = 20_000  # at most, for the quick fit
+FITTED_ROWS = 20_000  # largest number of rows of the quick fit
 QUICK_EPOCHS, QUICK_FOLDS = 25, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfFoldFit:
-    """A fit that is judged on rows it has not learned from.
+    """Out-of-fold predictions of a fit, and what was estimated from them.
 
-    Attributes:
-        tau2: Variance of its own error, in squared units of the label.
-        epsilon: ε that it would take, in squared units of the label.
-        variance_factor: Factor by which the variances seem to be too small; None if unknown.
-        variance_factor_interval: Its 95% interval.
-        places: Rows of the table that it is judged on.
-        predicted: Predictions of these rows by members that have not learned from them.
+    Attributes
+    ----------
+    tau2 : float
+        Variance of the model's own error, in squared label units.
+    epsilon : float
+        Suggested ε, in squared label units.
+    variance_factor : float or None
+        Estimated factor by which the variances should be multiplied; None if unknown.
+    variance_factor_interval : (float, float) or None
+        Its 95% interval.
+    places : (n,) integer array
+        Positions of the predicted rows in the table.
+    predicted : (n,) array
+        Predictions for these rows by members that were not trained on them.
     """
 
     tau2: float
@@ -52,19 +59,20 @@ class OutOfFoldFit:
 
     @property
     def rows(self) -> int:
-        """Number of rows that it is judged on."""
+        """Number of predicted rows."""
         return len(self.places)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuickFit(OutOfFoldFit):
-    """The small fit of an inspection, which is judged on the rows that it was fitted on.
+    """The small cross-fitted ensemble of an inspection.
 
-    Attributes:
-        r2: R² to the true labels, out of fold.
-        r2_stderr: Standard error of `r2`.
-        r2_alike: R² with all labels alike, which does not rest on the smallest error bars.
-        r2_alike_stderr: Standard error of `r2_alike`.
+    Attributes
+    ----------
+    r2, r2_stderr : float
+        Weighted R² to the true labels, out of fold, and its standard error.
+    r2_alike, r2_alike_stderr : float
+        R² with all labels alike, which does not depend on small error bars, and its standard error.
     """
 
     r2: float
@@ -78,18 +86,28 @@ AnyFit = TypeVar("AnyFit", bound=OutOfFoldFit)
 
 @dataclass(frozen=True)
 class Inspection(Generic[AnyFit]):
-    """What there is to say of a table's error bars.
+    """Result of inspecting a table's error bars.
 
-    Attributes:
-        table: The table.
-        variance: σ², with the median where it was unknown; +inf where a label is to be ignored.
-        label_variance: Of the labels without their noise.
-        quantiles: Of σ², by their share.
-        effective_sample_size: Kish's, of plain inverse-variance weights 1/σ².
-        fit: The quick fit.
-        worth: How many times as many labels without weights 1/(σ²+τ²) teach as much.
-        remarks: What to look at.
-        finding: What the residuals say about the error bars.
+    Attributes
+    ----------
+    table : LabelledTable
+        The table.
+    variance : (N,) array
+        σ², with the median in place of unknown ones; +inf for ignored labels.
+    label_variance : float
+        Variance of the labels without their noise, in squared label units.
+    quantiles : dict of float to float
+        Quantiles of σ², by their level.
+    effective_sample_size : float
+        Kish's effective sample size for the weights 1/σ².
+    fit : QuickFit or OutOfFoldFit
+        The fit whose predictions were used.
+    worth : float
+        Number of labels without weights that teach as much as one label with weights 1/(σ²+τ²).
+    remarks : list of Remark
+        Remarks on rows and columns.
+    finding : Finding
+        Finding about the error bars.
     """
 
     table: LabelledTable
@@ -104,12 +122,12 @@ class Inspection(Generic[AnyFit]):
 
     @property
     def gain(self) -> float:
-        """By how much weighting by 1/(σ²+τ²) lowers the variance of what is estimated."""
+        """Fraction by which the weights 1/(σ²+τ²) lower the variance of an estimate."""
         return 1 - 1 / self.worth
 
     def record(self: Inspection[QuickFit]) -> InspectionRecord:
-        """Return it as `biv inspect --json` prints it, without the rows."""
-        names = [own.name for own in fields(QuickFitRecord)]
+        """Return the inspection as `biv inspect --json` prints it, without the rows."""
+        names = [field.name for field in fields(QuickFitRecord)]
         return InspectionRecord(
             files={str(path): count for path, count in self.table.files.items()},
             rows=len(self.table),
@@ -131,7 +149,7 @@ class Inspection(Generic[AnyFit]):
 
 @dataclass(frozen=True, kw_only=True)
 class QuickFitRecord:
-    """The numbers of a :class:`QuickFit`, without its rows."""
+    """Numbers of a :class:`QuickFit`, without its rows."""
 
     rows: int
     tau2: float
@@ -146,7 +164,7 @@ class QuickFitRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionRecord:
-    """What `biv inspect --json` prints; see :class:`Inspection`."""
+    """Content of `biv inspect --json`; see :class:`Inspection`."""
 
     files: dict[str, int]
     rows: int
@@ -165,67 +183,86 @@ class InspectionRecord:
     remarks: list[RemarkRecord]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `biv inspect --json` prints it."""
+        """Return the record as `biv inspect --json` prints it."""
         return dict(typed_json.to_json(self))
 
 
 def inspect(table: LabelledTable, *, seed: int = 0, progress: bool = False) -> Inspection[QuickFit]:
-    r"""Look at the error bars of a table.
+    r"""Inspect the error bars of a table with the help of a quick fit.
 
-    What weighting buys is, where residuals have the variances v = σ² + τ²,
+    Parameters
+    ----------
+    table : LabelledTable
+        Table with error bars. Unknown ones are replaced by the median.
+    seed : int, default=0
+        Seed of the quick fit.
+    progress : bool, default=False
+        Whether to show a progress bar on a terminal.
+
+    Returns
+    -------
+    Inspection
+        Statistics of the error bars, remarks, and the finding about them.
+
+    Raises
+    ------
+    ValueError
+        If the table has no error bars, or no model can be trained on it.
+
+    Notes
+    -----
+    If residuals have the variances v = σ² + τ², weights 1/v lower the variance of a mean, or of a
+    coefficient, by the fraction
 
     .. math:: 1 - \frac{1/\overline{1/v}}{\overline v},
 
-    by which the variance of a mean, or of a coefficient, is lower with weights 1/v than without:
-    one less the quotient of the harmonic mean and the mean. τ² is of a quick fit.
-
-    Args:
-        table: With error bars; where one is unknown, the median is taken.
-        seed: Of the quick fit.
-        progress: Whether to show a bar on a terminal.
-
-    Raises:
-        ValueError: The table has no error bars, or nothing can be learned from it.
+    which is one minus the ratio of the harmonic mean of v to its mean. τ² is that of the quick fit.
     """
     if table.variance is None:
-        raise ValueError("there are no error bars to look at: name their column")
+        raise ValueError("the table has no error bars to inspect: name their column")
     require_learnable(table, unknown="median")
-    fit, warned = _quick_fit(table, _known(table.variance), seed, progress)
-    return inspect_fit(table, fit, warned, seed=seed)
+    fit, messages = _quick_fit(table, _fill_median(table.variance), seed, progress)
+    return inspect_fit(table, fit, messages, seed=seed)
 
 
-def _known(given: Floats) -> Floats:
-    """With the median where a variance is unknown."""
-    median = float(np.median(given[np.isfinite(given)]))
-    return np.where(np.isnan(given), median, given)
+def _fill_median(variance: Floats) -> Floats:
+    """Return the variances with the median in place of unknown ones."""
+    median = float(np.median(variance[np.isfinite(variance)]))
+    return np.where(np.isnan(variance), median, variance)
 
 
 def inspect_fit(
     table: LabelledTable,
     fit: AnyFit,
-    warned: Sequence[str] = (),
+    messages: Sequence[str] = (),
     *,
     seed: int = 0,
     calibrated: bool = False,
 ) -> Inspection[AnyFit]:
-    """What there is to say of the error bars of a table beside a fit that is there already.
+    """Inspect the error bars of a table with the help of an existing fit.
 
-    Args:
-        table: With error bars.
-        fit: Whichever.
-        warned: What was said while it was fitted.
-        seed: Of the rows that are looked at, where there are many.
-        calibrated: Whether the fit has multiplied the variances by its factor.
+    Parameters
+    ----------
+    table : LabelledTable
+        Table with error bars.
+    fit : OutOfFoldFit
+        Fit of the table.
+    messages : sequence of str, default=()
+        Warnings of the fit, which become remarks.
+    seed : int, default=0
+        Seed that draws the rows used for rank correlations, if there are many.
+    calibrated : bool, default=False
+        Whether the fit has multiplied the variances by its factor.
     """
     assert table.variance is not None
-    variance = _known(table.variance)
+    variance = _fill_median(table.variance)
     finite = variance[np.isfinite(variance)]
     label_variance = metrics.label_variance(table.y, variance)
     remarks = [
         *remarks_on(
             table, variance, label_variance, fit.places, fit.predicted, fit.tau2, seed=seed
         ),
-        *(Remark("fit", text) for text in warned),
+        *(Remark("fit", text) for text in messages),
     ]
     return Inspection(
         table,
@@ -244,7 +281,7 @@ def _quick_fit(
     table: LabelledTable, variance: Floats, seed: int, progress: bool
 ) -> tuple[QuickFit, list[str]]:
     places = sample(len(table), FITTED_ROWS, seed)
-    y, own = table.y[places], variance[places]
+    y, fitted_variance = table.y[places], variance[places]
     model = BIVRegressor(
         members=QUICK_FOLDS,
         folds=QUICK_FOLDS,
@@ -258,12 +295,12 @@ def _quick_fit(
         model.fit(
             table.features.iloc[places],
             y,
-            y_var=own,
+            y_var=fitted_variance,
             sample_weight=None if table.weight is None else table.weight[places],
         )
-    # That training was cut short is of no interest here; factors have a remark of their own.
+    # Warnings that training ended early do not matter here, and the finding covers error bars.
     remarks = [str(w.message) for w in caught if w.category is ManyCategoriesWarning]
-    r2, alike = r2_scores(model.out_of_fold_, y, own)
+    r2, alike = r2_scores(model.out_of_fold_, y, fitted_variance)
     return (
         QuickFit(
             tau2=float(model.tau2_),
@@ -283,11 +320,11 @@ def _quick_fit(
 
 def _finding(table: LabelledTable, fit: OutOfFoldFit, *, calibrated: bool) -> Finding:
     assert table.variance is not None
-    taken = "variance" if table.target.std is None else "std"
+    reading = "variance" if table.target.std is None else "std"
     return findings.judge(
         fit.predicted,
         table.y[fit.places],
         table.variance[fit.places],
-        None if table.target.interval is not None else taken,  # whose ends are no σ
+        None if table.target.interval is not None else reading,  # ends are neither σ nor σ²
         calibrated=fit.variance_factor if calibrated else None,
     )

@@ -1,4 +1,4 @@
-"""Whether error bars go with the labels: then weighted scores are not of all labels alike."""
+"""Correlation of error bars with the labels, which makes weighted scores one-sided."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from biv._utils.rank_correlation import rank_correlation
 
 Floats = npt.NDArray[np.float64]
 
-MIN_CORRELATION = 0.3  # a rank correlation that is worth a word
+MIN_CORRELATION = 0.3  # smallest rank correlation that is reported
 
 
 def label_correlation(y: Floats, variance: Floats | None) -> float:
-    """Spearman's rank correlation of the labels with their finite variances; 0 without any.
+    """Return Spearman's rank correlation of labels with their finite variances; 0 without any.
 
-    Example:
-        >>> label_correlation(np.array([1.0, 2.0, 4.0]), np.array([1.0, 4.0, 16.0]))
-        1.0
+    Examples
+    --------
+    >>> label_correlation(np.array([1.0, 2.0, 4.0]), np.array([1.0, 4.0, 16.0]))
+    1.0
     """
     if variance is None:
         return 0.0
@@ -26,5 +27,5 @@ def label_correlation(y: Floats, variance: Floats | None) -> float:
 
 
 def is_correlated_with_label(y: Floats, variance: Floats | None) -> bool:
-    """Whether it is strong enough that all labels must count alike in a score."""
+    """Return whether the correlation is so strong that an unweighted score is needed too."""
     return abs(label_correlation(y, variance)) >= MIN_CORRELATION

@@ -13,19 +13,27 @@ from biv.workflows.evidence import TableEvidence
 from biv.workflows.methods import BIV, BLIND, SHUFFLED
 
 INTERVAL = 1.96  # standard errors to each side: 95%
-CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # above the lowest error: of the label variance, or of itself
+CLOSE, CLOSE_TO_BEST = 0.02, 0.25  # "close": above the lowest error by such a fraction of the
+# label variance, or of that error
 
 
 @dataclass(frozen=True)
 class MethodResult:
-    """One method.
+    """Result of one method.
 
-    Attributes:
-        name: Of the method.
-        mse: The noise-corrected mean squared error of rows left out, to their true labels.
-        to_best: By how much it exceeds that of the best, paired.
-        seconds: Of all folds.
-        chosen: What it chose itself, in the first fold.
+    Attributes
+    ----------
+    name : str
+        Name of the method.
+    mse : Score
+        Noise-corrected mean squared error to the true labels of held-out rows, in squared label
+        units.
+    to_best : Score
+        Paired difference to the error of the best method.
+    seconds : float
+        Duration of all folds.
+    chosen : str
+        Setting that the method chose itself, in the first fold.
     """
 
     name: str
@@ -36,34 +44,53 @@ class MethodResult:
 
     @property
     def shown_worse(self) -> bool:
-        """Whether the best is shown to be better."""
+        """Whether the best method is significantly better."""
         return self.to_best.value > INTERVAL * self.to_best.stderr
 
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """Methods, the best first, and what follows from them.
+    """Comparison of methods, the best first, and what follows from it.
 
-    The order is that of the paired differences, which vary less than the errors and weigh labels by
-    1/(σ²+ε), not by its square. Where two methods are close, their errors may be in another order.
+    Attributes
+    ----------
+    rows : int
+        Number of rows that were compared on.
+    rows_in_all : int
+        Number of rows with a label.
+    unknown : int
+        Number of rows whose error bar is unknown.
+    folds : int
+        Number of folds of the cross-validation.
+    label_variance : float
+        Variance of the labels without their noise, in squared label units.
+    methods : list of MethodResult
+        Results, the best first.
+    failed : dict of str to str
+        Methods that gave no result, with the reason.
+    gain : Effect
+        Reduction of BIV's error below L2's.
+    control : Effect
+        Reduction of BIV's error below that with the same variances on the wrong rows.
+    weighted : bool
+        Whether reliable labels counted more in the scores.
+    correlation : float
+        Rank correlation of σ² with the label.
+    alike : Effect or None
+        Reduction of BIV's error below L2's with all labels alike, as a fraction of the label
+        variance; None unless σ² is correlated with the label, when the two may disagree.
+    target : str
+        Name of the label.
+    evidence : TableEvidence or None
+        Data that a report shows about the table and BIV's predictions.
+    unknown_variance : float or None
+        σ² used for labels whose error bar is unknown; None if there are none.
 
-    Attributes:
-        rows: How many were compared.
-        rows_in_all: Out of so many with a label.
-        unknown: Rows whose error bar is unknown.
-        folds: Of the cross-validation.
-        label_variance: In squared units of the label.
-        methods: The best first.
-        failed: Methods that have no answer here, with the reason.
-        gain: How much lower BIV's error is than L2's.
-        control: How much lower BIV's error is than with the same variances on the wrong rows.
-        weighted: Whether reliable labels counted more in the scores.
-        correlation: Of σ² with the label, by ranks.
-        alike: How much lower BIV's error is than L2's if all labels count alike, as a share of the
-            label variance; None unless error bars go with the label, where the two may disagree.
-        target: The label's name.
-        evidence: What a report shows of the table and of BIV's predictions.
-        unknown_variance: σ² of the labels whose error bar is unknown; None if there are none.
+    Notes
+    -----
+    Methods are in the order of the paired differences, which vary less than the errors and weight
+    labels by 1/(σ²+ε), not by its square. If two methods are close, the order of their errors may
+    differ.
     """
 
     rows: int
@@ -84,25 +111,25 @@ class MethodComparison:
 
     @property
     def best(self) -> MethodResult:
-        """The best of the methods that may be used; the control is none of them."""
+        """The best method except for the shuffled control, which nobody should use."""
         return next(method for method in self.methods if method.name != SHUFFLED)
 
     def as_good(self, method: MethodResult) -> bool:
-        """Whether a method may be used instead of the best: not shown to be worse, and close to it.
+        """Return whether a method is close to the best one and not significantly worse.
 
-        An error far above the lowest one is no equal because the rows are too few to be sure.
+        A method far above the best is not as good, even if the rows are too few to show it.
         """
         close = max(CLOSE * self.label_variance, CLOSE_TO_BEST * self.best.mse.value)
         return not method.shown_worse and method.to_best.value <= close
 
     @property
     def finding(self) -> FindingRecord | None:
-        """What the residuals of rows left out say about the error bars."""
+        """Finding about the error bars by the residuals of held-out rows."""
         return None if self.evidence is None else self.evidence.finding
 
     @property
     def useful(self) -> bool | None:
-        """Whether the error bars make the model better; None if these rows do not tell."""
+        """Whether the error bars improve the model; None if these rows do not show it."""
         if self.void or self.disputed or self.rows < MIN_JUDGED:
             return None
         if self.gain.low > 0 and self.control.low > 0:
@@ -111,9 +138,10 @@ class MethodComparison:
 
     @property
     def void(self) -> str:
-        """Why nothing follows from these errors; empty if something does.
+        """Reason why nothing follows from these errors; empty if something does.
 
-        Error bars of other rows leave the comparison valid: that they do not help is its result.
+        The finding "nothing" does not void a comparison: its result is then that the error bars do
+        not help.
         """
         finding = self.finding
         if finding is not None and finding.voids_scores and finding.kind != "nothing":
@@ -129,7 +157,7 @@ class MethodComparison:
 
     @property
     def disputed(self) -> bool:
-        """Whether reliable labels and all labels alike say the opposite."""
+        """Whether the weighted errors and those with all labels alike contradict each other."""
         if self.alike is None:
             return False
         return (self.gain.low > 0 > self.alike.high) or (self.gain.high < 0 < self.alike.low)
@@ -202,7 +230,7 @@ class MethodComparison:
             return [
                 f"With them, the networks' error is {self.gain} by the reliable labels, but "
                 f"{self.alike} with all labels alike (there, of the label variance), because they "
-                f"go with the label (rank correlation {self.correlation:+.2f}).",
+                f"are correlated with the label (rank correlation {self.correlation:+.2f}).",
                 "Believe the second, since the error bars seem to be computed from the noisy "
                 "labels."
                 if self._follows_labels
@@ -218,7 +246,7 @@ class MethodComparison:
         if self.useful and self.alike is not None:
             return [
                 f"{text}.",
-                f"They go with the label (rank correlation {self.correlation:+.2f}), so this "
+                f"They are correlated with the label ({self.correlation:+.2f} by ranks), so this "
                 "describes one end of the labels more than the other; with all labels alike, the "
                 f"error is {self.alike} (there, of the label variance).",
             ]
@@ -245,7 +273,7 @@ class MethodComparison:
         return sentences
 
     def record(self) -> ComparisonRecord:
-        """Return it as files and reports keep it."""
+        """Return the comparison as files and reports keep it."""
         scale = self.label_variance
         return ComparisonRecord(
             target=self.target,

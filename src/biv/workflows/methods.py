@@ -1,4 +1,4 @@
-"""Ways of using error bars, and of not using them: each fits some rows and predicts others."""
+"""Methods that use or ignore error bars: each is fitted to some rows and predicts others."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from biv.training.held_out import HeldOutScore
 Floats = npt.NDArray[np.float64]
 
 NETWORKS: dict[str, Any] = {"members": 4, "folds": 4, "max_epochs": 60}
-CUTOFFS = (0.25, 0.5, 0.75)  # quantiles of σ² that C is chosen from, and the mean
-WEIGHTS_EPSILON = 0.05  # of the label variance, where weights are given to other models
+CUTOFFS = (0.25, 0.5, 0.75)  # C is one of these quantiles of σ², or its mean
+WEIGHTS_EPSILON = 0.05  # ε for other models' sample weights, as a fraction of the label variance
 RIDGE = 1.0
 
 BIV, L2, SHUFFLED = "BIV", "L2", "BIV, shuffled variances"
-BLIND = (L2, "boosting (scikit-learn)", "LightGBM")  # methods that make no use of error bars
+BLIND = (L2, "boosting (scikit-learn)", "LightGBM")  # methods that ignore the error bars
 
 
 class RowSubset(NamedTuple):
-    """Some rows of a table; methods are given a finite variance of each."""
+    """Some rows of a table, each with a finite variance."""
 
     features: Any
     y: Floats
@@ -39,7 +39,7 @@ class RowSubset(NamedTuple):
     weight: Floats | None
 
     def at(self, places: Any) -> RowSubset:
-        """Those at some places."""
+        """Return the rows at some positions."""
         weight = None if self.weight is None else self.weight[places]
         return RowSubset(self.features.iloc[places], self.y[places], self.variance[places], weight)
 
@@ -57,15 +57,15 @@ def _networks(loss: str) -> Method:
 def _network(
     train: RowSubset, new: Any, seed: int, **settings: Any
 ) -> tuple[Floats, str, BIVRegressor]:
-    kept = tuple(train.features.columns)  # what to leave out was decided when they were read
+    kept = tuple(train.features.columns)  # reading the table has left out the others
     model = BIVRegressor(**NETWORKS, keep=kept, random_state=seed, **settings)
     model.fit(train.features, train.y, y_var=train.variance, sample_weight=train.weight)
-    told = "" if model.epsilon_ is None else f"ε {model.epsilon_:.3g}"
-    return model.predict(new), told, model
+    chosen = "" if model.epsilon_ is None else f"ε {model.epsilon_:.3g}"
+    return model.predict(new), chosen, model
 
 
 def estimated_variance(rows: RowSubset, seed: int) -> float:
-    """Estimate one variance of all labels whose variance is unknown (NaN), from residuals."""
+    """Estimate one variance for all labels of unknown variance (NaN), from residuals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, _, model = _network(rows, rows.features, seed, unknown_variance="estimate")
@@ -73,16 +73,16 @@ def estimated_variance(rows: RowSubset, seed: int) -> float:
 
 
 def _shuffled(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
-    """The same weights on the wrong rows: variances shuffled, and ε that of the right ones."""
-    _, _, right = _network(train, new, seed, loss="biv")
+    """Train BIV with shuffled variances and the ε of the right ones."""
+    _, _, unshuffled = _network(train, new, seed, loss="biv")
     order = np.random.default_rng(seed).permutation(len(train.y))
     shuffled = train._replace(variance=train.variance[order])
-    epsilon = Fixed(right.epsilon_ or 0.0)
+    epsilon = Fixed(unshuffled.epsilon_ or 0.0)
     return _network(shuffled, new, seed, loss="biv", epsilon=epsilon)[:2]
 
 
 def _thresholds(loss: str) -> Method:
-    """C is what predicts those training rows best that a network has not seen."""
+    """Return the method that chooses the threshold C by the error on held-out training rows."""
 
     def fit_predict(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
         return _best_threshold(loss, train, new, seed)
@@ -91,22 +91,22 @@ def _thresholds(loss: str) -> Method:
 
 
 def _best_threshold(loss: str, train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:
-    own = train.variance
-    thresholds = {float(np.quantile(own, q)) for q in CUTOFFS} | {float(own.mean())}
+    variance = train.variance
+    thresholds = {float(np.quantile(variance, q)) for q in CUTOFFS} | {float(variance.mean())}
     weight = None if train.weight is None else train.weight[:, None]
-    score = HeldOutScore(train.y[:, None], own[:, None], weight)  # one for all, to compare by
+    score = HeldOutScore(train.y[:, None], variance[:, None], weight)  # the same for all C
     tried = []
-    for threshold in sorted(t for t in thresholds if t > own.min()):
+    for threshold in sorted(t for t in thresholds if t > variance.min()):
         predicted, _, model = _network(train, new, seed, loss=loss, threshold=threshold)
         tried.append((score(model.out_of_fold_[:, None]), predicted, f"C {threshold:.3g}"))
     if not tried:
-        raise ValueError("all variances are equal: no cutoff can tell labels apart")
-    _, predicted, told = min(tried, key=lambda one: one[0])
-    return predicted, told
+        raise ValueError("all variances are equal, so no cutoff can tell labels apart")
+    _, predicted, chosen = min(tried, key=lambda trial: trial[0])
+    return predicted, chosen
 
 
 def _weights(train: RowSubset, epsilon: float | None = None) -> Floats:
-    """Of mean 1, as limits on leaves and ridges expect it."""
+    """Return weights of mean 1, so that penalties and limits on leaves keep their meaning."""
     if epsilon is None:
         epsilon = WEIGHTS_EPSILON * metrics.label_variance(train.y, train.variance)
     weight = inverse_variance_weights(train.variance, epsilon)
@@ -115,7 +115,7 @@ def _weights(train: RowSubset, epsilon: float | None = None) -> Floats:
 
 
 def _linear(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:  # noqa: ARG001
-    """Weights 1/(σ²+τ²), τ² that of a first fit; a ridge keeps collinear columns in check."""
+    """Fit a ridge regression with weights 1/(σ²+τ²), where τ² is estimated by a first fit."""
     from sklearn.linear_model import Ridge
 
     encoder = FeatureEncoder.fit(train.features)
@@ -124,7 +124,7 @@ def _linear(train: RowSubset, new: Any, seed: int) -> tuple[Floats, str]:  # noq
     x, x_new = scaler(matrix), scaler(encoder(new))
     model = Ridge(RIDGE).fit(x, train.y, sample_weight=_weights(train))
     tau2 = metrics.residual_variance(model.predict(x), train.y, train.variance)
-    # A model that fits better than the noise allows leaves none; then a trace keeps weights finite.
+    # A fit that is better than the noise allows has τ² = 0; a small τ² keeps weights finite.
     tau2 = max(tau2, 1e-6 * metrics.label_variance(train.y, train.variance))
     model.fit(x, train.y, sample_weight=_weights(train, tau2))
     return model.predict(x_new), f"τ² {tau2:.3g}"
@@ -153,19 +153,21 @@ def _lightgbm(seed: int) -> Any:
 
 
 def methods() -> dict[str, Method]:
-    """All that are compared, by name; LightGBM where it is installed."""
+    """Return all methods by name; LightGBM is one of them if it is installed."""
     losses = map(registry.get, registry.names())
-    found: dict[str, Method] = {
+    by_name: dict[str, Method] = {
         loss.title: (_thresholds if "threshold" in loss.tuned else _networks)(loss.name)
-        for loss in sorted(losses, key=lambda loss: loss.title == BIV)  # of equals, the first wins
+        for loss in sorted(
+            losses, key=lambda loss: loss.title == BIV
+        )  # BIV last: of equals, the first is the best
     }
-    found |= {
+    by_name |= {
         SHUFFLED: _shuffled,
         "linear, weighted": _linear,
         "boosting (scikit-learn)": _trees(_hist, weighted=False),
         "boosting (scikit-learn), weighted": _trees(_hist, weighted=True),
     }
     if importlib.util.find_spec("lightgbm"):
-        found["LightGBM"] = _trees(_lightgbm, weighted=False)
-        found["LightGBM, weighted"] = _trees(_lightgbm, weighted=True)
-    return found
+        by_name["LightGBM"] = _trees(_lightgbm, weighted=False)
+        by_name["LightGBM, weighted"] = _trees(_lightgbm, weighted=True)
+    return by_name

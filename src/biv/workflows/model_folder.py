@@ -1,4 +1,4 @@
-"""A trained model in a folder, with what its table looked like."""
+"""A folder with a trained model and the evidence for its report."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ from biv.workflows.staging import Staging
 from biv.workflows.training_folder import ABOUT, COMPARISON, EVIDENCE, FILES, MODEL, UNFINISHED
 from biv.workflows.training_record import FolderManifest, TrainingRecord
 
-VERIFIED = (MODEL, EVIDENCE, COMPARISON)  # about.json has the checksum of each that there is
+VERIFIED = (MODEL, EVIDENCE, COMPARISON)  # about.json has a checksum of each that exists
 
 
 class Predicted(NamedTuple):
-    """Some rows of a file.
+    """Predictions for some rows of a file.
 
-    Attributes:
-        mean: Their true labels, as predicted.
-        std: The standard deviations of these.
-        unseen: How many cells hold a category that was not seen in training, by column.
+    Attributes
+    ----------
+    mean : (n,) array
+        Predicted true labels.
+    std : (n,) array
+        Standard deviations of the true labels about them.
+    unseen : dict of str to int
+        Number of cells per column that hold a category not seen in training.
     """
 
     mean: npt.NDArray[np.float64]
@@ -48,13 +52,20 @@ class Predicted(NamedTuple):
 class ModelFolder:
     """A fitted model, and how to read the tables that it predicts.
 
-    Attributes:
-        model: Fitted.
-        schema: What the columns of its table meant.
-        target: Where the labels were.
-        about: How it was trained, and what the fit found.
-        evidence: What a report shows of its table; None of a folder that was written without.
-        comparison: Comparison with other methods; None if there was none.
+    Attributes
+    ----------
+    model : BIVRegressor
+        Fitted model.
+    schema : Schema
+        Meaning of the columns of its table.
+    target : Target
+        Columns of the labels.
+    about : TrainingRecord
+        How the model was trained, and the results of the fit.
+    evidence : TableEvidence or None
+        Data that a report shows about the table; None if the folder was written without it.
+    comparison : ComparisonRecord or None
+        Comparison with other methods; None if there was none.
     """
 
     model: BIVRegressor
@@ -65,9 +76,9 @@ class ModelFolder:
     comparison: ComparisonRecord | None = None
 
     def write(self, folder: Path) -> None:
-        """To a folder that the caller holds, in which nothing is unfinished then.
+        """Write the model to a folder that the caller has locked, and remove checkpoints there.
 
-        The model that it held before is there until the new one is complete.
+        A previous model of the folder stays until the new one is complete.
         """
         with Staging(folder, FILES).replacing() as new:
             self.model.save(new / MODEL)
@@ -83,20 +94,26 @@ class ModelFolder:
                 files={name: sha256(new / name) for name in VERIFIED if (new / name).is_file()},
             )
             _write_json(new / ABOUT, content.to_json())
-        for left in folder.glob(UNFINISHED.format("*")):
-            remove(left)
+        for checkpoint in folder.glob(UNFINISHED.format("*")):
+            remove(checkpoint)
 
     @classmethod
     def read(cls, folder: str | Path, *, for_report: bool = True) -> ModelFolder:
-        """Return the model that a folder holds.
+        """Read a model folder.
 
-        Args:
-            folder: Of the model.
-            for_report: Whether to read what a report needs, which predictions do not.
+        Parameters
+        ----------
+        folder : str or Path
+            Folder of the model.
+        for_report : bool, default=True
+            Whether to read the files that only a report needs.
 
-        Raises:
-            ValueError: It is not a model folder, is unfinished, damaged or of another version.
-            FileNotFoundError: It is not there.
+        Raises
+        ------
+        ValueError
+            If it is not a model folder, or is unfinished, damaged or of another version.
+        FileNotFoundError
+            If the folder does not exist.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -109,8 +126,8 @@ class ModelFolder:
         folder, path = files.folder, files.current(ABOUT)
         if not path.is_file():
             unfinished = any(folder.glob(UNFINISHED.format("*")))
-            found = "an unfinished training: train again to go on" if unfinished else "none"
-            raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; got {found}")
+            present = "an unfinished training (train again to resume it)" if unfinished else "none"
+            raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; got {present}")
         content = FolderManifest.read(path)
         model_file, evidence_file, comparison_file = map(files.current, VERIFIED)
         verify(model_file, content.files)
@@ -125,7 +142,7 @@ class ModelFolder:
         return cls(model, content.schema, content.target, content.about, evidence, comparison)
 
     def predict(self, part: Part) -> Predicted:
-        """The true labels of some rows of a file, and what is to be known about them."""
+        """Predict the true labels of some rows of a file."""
         frame = self.schema.frame(part)
         mean, std = self.model.predict(frame, return_std=True)
         return Predicted(mean, std, self.model._fitted.encoder.unseen(frame))
@@ -137,12 +154,14 @@ def _write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 
 
 
 def _require_together(schema: Schema, model: BIVRegressor) -> None:
-    """Check that the model wants the features that the schema gives.
+    """Check that the schema yields the features that the model was trained on.
 
-    Raises:
-        ValueError: It wants others.
+    Raises
+    ------
+    ValueError
+        If it yields others.
     """
-    given = [(name, own.holds_text) for own in schema.columns for name in own.features]
+    given = [(name, column.holds_text) for column in schema.columns for name in column.features]
     rules = model._fitted.encoder.columns
     names = list(getattr(model, "feature_names_in_", []))
     if names != [name for name, _ in given] or len(names) != len(rules):

@@ -1,4 +1,4 @@
-"""Predictions beside the columns of a file, a part at a time, whatever its size."""
+"""Write predictions beside the columns of a file of any size, part by part."""
 
 from __future__ import annotations
 
@@ -35,26 +35,39 @@ def write_predictions(
 ) -> int:
     """Copy all rows to one file, with the predicted true label and its standard deviation.
 
-    The cells are copied as they are. The file is complete or not there.
+    The cells are copied unchanged. The file is written completely or not at all.
 
-    Args:
-        folder: The model.
-        files: The columns that it learned from must be there, and others may be.
-        out: A file of the same kind, CSV or Parquet.
-        name: Of the column of predictions; that of their standard deviations is ``<name>_std``.
-        force: Whether to replace a file that is there.
-        after_part: Is told of so many rows written.
-        report_unseen: Called at the end with the number of cells per column that hold a category
-            not seen in training, if there are any.
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    files : Files
+        Files that have the columns the model was trained on; they may have others.
+    out : str or Path
+        Output file of the same kind, CSV or Parquet.
+    name : str, default="prediction"
+        Column of the predictions; the column of their standard deviations is ``<name>_std``.
+    force : bool, default=False
+        Whether to replace an existing file.
+    after_part : callable, optional
+        Called after each part with its number of rows.
+    report_unseen : callable, optional
+        Called at the end with the number of cells per column that hold a category not seen in
+        training, if there are any.
 
-    Returns:
-        How many rows there are.
+    Returns
+    -------
+    int
+        Number of rows.
 
-    Raises:
-        ValueError: A column is missing or there already, a cell is not what it should be, or `out`
-            is there.
-        InUseError: Another process is writing `out`.
-        WriteError: `out` cannot be written.
+    Raises
+    ------
+    ValueError
+        If a column is missing or already exists, a cell is invalid, or `out` exists.
+    InUseError
+        If another process is writing `out`.
+    WriteError
+        If `out` cannot be written.
     """
     out, names = Path(out), [name, f"{name}_std"]
     for needed in folder.schema.names:
@@ -62,7 +75,7 @@ def write_predictions(
     if taken := [n for n in names if n in files.columns]:
         raise ValueError(
             Message(
-                "{files} has a column {taken} already: choose another name with {name}",
+                "{files} already has a column {taken}: choose another name with {name}",
                 files=files,
                 taken=shortened(taken[0]),
                 name=Setting("name"),
@@ -70,8 +83,8 @@ def write_predictions(
         )
     kinds = {kind(path) for path in files.paths}
     if kinds != {kind(out)}:
-        wanted = " or ".join(", ".join(own) for own in kinds if own)
-        raise ValueError(f"{out} must be of the kind of the files: {wanted}")
+        suffixes = " or ".join(", ".join(endings) for endings in kinds if endings)
+        raise ValueError(f"{out} must be of the kind of the files: {suffixes}")
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} is not a folder")
     require_no_file(out, force=force)
@@ -89,23 +102,21 @@ def write_predictions(
 
 
 def _predicted(folder: ModelFolder, part: Part) -> Predicted:
-    """The predictions of a part; an error names the file's own row and column."""
+    """Return the predictions for a part; an error names the row and column of the file."""
     try:
         return folder.predict(part)
     except RowError as error:
-        bad = np.arange(len(part)) == error.row
+        is_bad = np.arange(len(part)) == error.row
         for column in folder.schema.columns:
             if error.column in column(part):
-                part.refuse(column.name, bad, PREDICTABLE)
+                part.refuse(column.name, is_bad, PREDICTABLE)
         raise
 
 
 def require_no_file(out: Path, *, force: bool) -> None:
-    """Refuse a file that exists, unless it is to be replaced."""
+    """Check that a file does not exist, unless it may be replaced."""
     if out.exists() and not force:
-        raise ValueError(
-            Message("{out} is there already: {force} replaces it", out=out, force=FORCE)
-        )
+        raise ValueError(Message("{out} already exists: {force} replaces it", out=out, force=FORCE))
 
 
 def _writer(file: BinaryIO, out: Path, files: Files, names: list[str]) -> Any:
@@ -123,8 +134,8 @@ def _csv_writer(
     with io.TextIOWrapper(binary, encoding="utf-8", newline="") as file:
         form: dict[str, Any] = {"delimiter": separated, "lineterminator": "\n"}
         plain, quoted = csv.writer(file, **form), csv.writer(file, quoting=csv.QUOTE_ALL, **form)
-        # Python leaves a lone carriage return unquoted, and readers end a row there. They drop a
-        # byte order mark at the beginning of the file.
+        # The csv module does not quote a lone carriage return, but readers end a row there. Readers
+        # also drop a byte order mark at the beginning of the file.
         odd = names[0].startswith("\ufeff") or any("\r" in name for name in names)
         (quoted if odd else plain).writerow(names)
 

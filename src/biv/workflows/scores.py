@@ -1,4 +1,4 @@
-"""R² of a fit on a user's table, both ways."""
+"""Weighted and unweighted R² of a fit on a user's table."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from biv.metrics import Score
 
 
 def r2_scores(pred: FloatArray, y: FloatArray, variance: FloatArray) -> tuple[Score, Score]:
-    """R² to the true labels, by weights and with all labels alike.
+    """Return R² to the true labels, weighted and with all labels alike.
 
-    A score is NaN if the labels do not vary more than their noise explains. What is shown of it
-    says so, and hence nothing warns of it here.
+    A score is NaN if the labels vary no more than their noise explains. The warning about that is
+    suppressed, because the texts that show the score explain it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="noise_corrected_r2 is NaN")

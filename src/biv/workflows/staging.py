@@ -1,10 +1,10 @@
-"""A new model takes the place of an old one; whenever the process ends, one of them is whole.
+"""Replace the files of a model together, so that a killed process leaves one complete model.
 
-All files are first written into the subfolder ``.new`` and synchronised with the disk. Renaming it
-to ``.ready`` decides: from then on the folder holds the new model, whose files are moved to their
-places one by one. Readers find each file where it is and write nothing. After a kill, the next
-training completes the move, and removes a ``.new``. A folder of one of these names that holds other
-files, or a link, is not ours: it is neither read nor removed.
+All files are first written into the subfolder ``.new`` and synchronised with the disk. Renaming
+``.new`` to ``.ready`` commits the new model. Its files are then moved to their places one by one.
+Readers look for each file in both folders and write nothing. After a kill, the next training
+completes the move, and removes a ``.new``. A folder of one of these names that holds other files,
+or that is a link, was not written by `biv`: it is neither read nor removed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from biv._utils.atomic_files import InUseError, WriteError, make_folder, remove,
 T = TypeVar("T")
 
 NEW, READY = ".new", ".ready"
-TRIES = 100  # of reading while another process replaces the model again and again
+TRIES = 100  # attempts to read while another process keeps replacing the model
 
 
 @dataclass(frozen=True)
 class Staging:
     """The files of a folder that are replaced together.
 
-    Attributes:
-        folder: Where they are.
-        names: All that there may be; the first and the last are always there.
+    Attributes
+    ----------
+    folder : Path
+        Folder of the files.
+    names : tuple of str
+        Names of all files that may exist; the first and the last always exist.
     """
 
     folder: Path
@@ -38,9 +41,9 @@ class Staging:
 
     @contextmanager
     def replacing(self) -> Iterator[Path]:
-        """Make a folder to write to, whose files take the place of those there when it ends.
+        """Create a folder to write to; at the end, its files replace the present ones.
 
-        The caller holds the folder; see :func:`biv._utils.atomic_files.lock_folder`.
+        The caller has locked the folder; see :func:`biv._utils.atomic_files.lock_folder`.
         """
         new = self.folder / NEW
         if os.path.lexists(new) and not self._is_ours(new):
@@ -60,20 +63,19 @@ class Staging:
         self.finish()
 
     def finish(self) -> None:
-        """Move the files of a model that is ready to their places; the caller holds the folder.
+        """Move the files of a committed model to their places; the caller has locked the folder.
 
-        The first file is moved first and the last one last. This may be interrupted and called
-        again.
+        The first file is moved first and the last one last. If this is interrupted, call it again.
         """
         ready = self.folder / READY
         if not self._is_ours(ready):
             return
-        there = [name for name in self.names if (ready / name).exists()]
-        if self.names[0] in there:  # nothing has been moved: what the new model lacks is of the old
+        staged = [name for name in self.names if (ready / name).exists()]
+        if self.names[0] in staged:  # nothing was moved yet: files not staged are of the old model
             for name in self.names:
-                if name not in there:
+                if name not in staged:
                     remove(self.folder / name)
-        for name in there:
+        for name in staged:
             if name == self.names[-1]:
                 sync_folder(self.folder)
             rename(ready / name, self.folder / name)
@@ -81,17 +83,17 @@ class Staging:
         remove(ready)
 
     def current(self, name: str) -> Path:
-        """Where a file is, or would be, whatever has been moved."""
+        """Return the path of a file, whether it has been moved yet or not."""
         ready = self.folder / READY
         staged = (ready / name).exists() or (ready / self.names[0]).exists()
         return (ready if staged and self._is_ours(ready) else self.folder) / name
 
     def leftover_folders(self) -> list[Path]:
-        """Return the folders that an interrupted replacement has left."""
+        """Return the folders that an interrupted replacement left behind."""
         return [path for path in (self.folder / NEW, self.folder / READY) if self._is_ours(path)]
 
     def _is_ours(self, path: Path) -> bool:
-        """Whether this is a real folder that holds nothing but files of a model."""
+        """Return whether this is a folder, and not a link, that holds only files of a model."""
         if path.is_symlink() or not path.is_dir():
             return False
         temporary = tuple(f".{name}.biv" for name in self.names)
@@ -101,29 +103,31 @@ class Staging:
         )
 
     def read(self, read: Callable[[], T]) -> T:
-        """Call what reads the files (by :meth:`current`) so that all it reads is of one model.
+        """Call a function that reads files (by :meth:`current`), until all are of one model.
 
-        Raises:
-            InUseError: The files change all the time.
+        Raises
+        ------
+        InUseError
+            If the files keep changing.
         """
         for _ in range(TRIES):
             before = self._state()
             try:
-                found = read()
+                content = read()
             except (OSError, ValueError):
                 if self._state() == before:
                     raise
             else:
                 if self._state() == before:
-                    return found
+                    return content
         raise InUseError(f"{self.folder} is being written by another process: wait for it")
 
     def _state(self) -> list[tuple[str, int, int]]:
-        """What changes when a file is replaced or moved."""
-        found = []
+        """Return numbers that change when a file is replaced or moved."""
+        states = []
         for folder in (self.folder, self.folder / READY):
             for name in self.names:
                 with suppress(OSError):
                     state = (folder / name).stat()
-                    found.append((str(folder / name), state.st_ino, state.st_mtime_ns))
-        return found
+                    states.append((str(folder / name), state.st_ino, state.st_mtime_ns))
+        return states

@@ -1,4 +1,4 @@
-"""What is checked of a table in pieces before a training on it starts."""
+"""Checks of a streamed table before training starts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from biv.training.ranks import Ranks
 from biv.workflows.checks import require_no_copies
 from biv.workflows.stream_plan import StreamSettings
 
-SHARDS = 12  # at least: 1, 2, 3, 4 and 6 processes share them evenly, and have the same batches
+SHARDS = 12  # smallest number: 1, 2, 3, 4 and 6 processes share it evenly
 
 
 def require_same_files(ranks: Ranks, table: RowGroups) -> None:
     """Check that processes on several machines have the same files."""
-    own = [(group.path.name, group.number, group.rows) for group in table.groups]
-    digest = hashlib.sha256(repr(own).encode()).hexdigest()
+    groups = [(group.path.name, group.number, group.rows) for group in table.groups]
+    digest = hashlib.sha256(repr(groups).encode()).hexdigest()
     if len(set(ranks.gather(digest))) > 1:
         raise ValueError(f"every process must have the same files; {table.files} differ")
 
 
 def default_shards(processes: int, groups: int) -> int:
-    """Return the number of shards of a new training: processes share them evenly if they can."""
+    """Return the number of shards of a new training; processes share them evenly if possible."""
     even = -(-SHARDS // processes) * processes
     return even if even <= groups else max(min(groups, SHARDS), processes)
 
@@ -37,8 +37,10 @@ def default_shards(processes: int, groups: int) -> int:
 def assign_shards(table: RowGroups, shards: int, processes: int) -> list[list[int]]:
     """Return the row groups of each shard.
 
-    Raises:
-        ValueError: There are fewer shards than processes.
+    Raises
+    ------
+    ValueError
+        If there are fewer shards than processes.
     """
     if shards < processes:
         raise ValueError(
@@ -55,7 +57,7 @@ def require_learnable_stream(
     target: Target,
     settings: StreamSettings,
 ) -> None:
-    """Refuse what no model can learn from."""
+    """Check that a model can be trained on a streamed table."""
     if not survey.rows:
         raise ValueError(f"{table.files} must have rows with a {shortened(target.name)}; got none")
     for number, groups in enumerate(dealt):
@@ -104,7 +106,7 @@ def require_learnable_stream(
 
 
 def require_no_leak(table: RowGroups, target: Target, held_out: Rows, keep: Sequence[str]) -> None:
-    """Refuse wrong intervals and copies of the label, by the rows held out."""
+    """Check on the held-out rows that intervals are right and no feature repeats the label."""
     target.require_inside(table.files, held_out.y, held_out.ends)
     require_no_copies(table.files, target, held_out.features, held_out.y, held_out.ends, keep)
 
@@ -115,6 +117,6 @@ def warn_about_missing(survey: Survey, target: Target) -> None:
         warn(left_out_message(survey.unlabelled, target.name))
     if survey.unknown:
         warn(
-            f"the variance of {survey.unknown:,} labels is unknown, and was taken to be "
-            f"{survey.labels.median_variance:.4g}"
+            f"the variance of {survey.unknown:,} {'label' if survey.unknown == 1 else 'labels'} "
+            f"is unknown, and was taken to be {survey.labels.median_variance:.4g}"
         )

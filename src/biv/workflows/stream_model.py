@@ -1,4 +1,4 @@
-"""The network that a streamed training has chosen, as a fitted estimator."""
+"""The best network of a streamed training as a fitted estimator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from biv.training import CrossFit
 from biv.training.streamed import StreamedTraining
 from biv.workflows.stream_plan import StreamPlan, StreamSettings
 
-TINY = 1e-300  # in the place of τ² = 0, for trusted labels to have a weight
+TINY = 1e-300  # replaces τ² = 0, so that trusted labels have a finite weight
 
 
 def fitted_regressor(
@@ -26,14 +26,20 @@ def fitted_regressor(
     held_out: Rows,
     settings: StreamSettings,
 ) -> BIVRegressor:
-    """Return the network as it was at its best, with all that leads to it and back.
+    """Return a fitted estimator with the network of the best epoch.
 
-    Args:
-        training: Finished training.
-        plan: What it began with.
-        survey: Survey of the whole table.
-        held_out: Rows that it has not learned from; ``out_of_fold_`` is of these.
-        settings: Settings of the training.
+    Parameters
+    ----------
+    training : StreamedTraining
+        Finished training.
+    plan : StreamPlan
+        Plan that it started with.
+    survey : Survey
+        Survey of the whole table.
+    held_out : Rows
+        Rows that it was not trained on; ``out_of_fold_`` is about these.
+    settings : StreamSettings
+        Settings of the training.
     """
     stopping, encoding, scalers = training.stopping, plan.encoding, [plan.encoding.labels]
     module = plan.network(torch.Generator())
@@ -42,7 +48,7 @@ def fitted_regressor(
     fill = None if encoding.unknown is None or bars is None else np.array([encoding.unknown])
     labels = TrainingLabels.of(held_out.y[:, None], bars, held_out.weight, fill)
     diagnostics = labels.diagnose(raw(scalers, stopping.predicted.double().numpy()))
-    if bars is not None:  # of the whole table, of which the rows held out are a part
+    if bars is not None:  # the size is for the whole table, not only for the held-out rows
         size = survey.labels.effective_sample_size(max(diagnostics.tau2[0], TINY))
         diagnostics = diagnostics._replace(effective_sample_size=size)
     ensemble = CrossFit(
@@ -55,7 +61,7 @@ def fitted_regressor(
     tuned = "epsilon" in registry.get(settings.loss).tuned and bars is not None
     epsilon = training.epsilons[stopping.epoch - 1] if tuned else None
     part = FittedPart(encoding.features, scalers, plan.network, ensemble, diagnostics, epsilon)
-    regressor = BIVRegressor(  # fitted again in memory, it would be an ensemble
+    regressor = BIVRegressor(  # refitting it in memory would train an ensemble
         loss=settings.loss,
         epsilon=settings.epsilon,
         threshold=settings.threshold,

@@ -1,4 +1,4 @@
-"""How a table in pieces is dealt, scaled and learned from: decided once, kept in checkpoints."""
+"""Settings and plan of a streamed training; the plan is made once and kept in checkpoints."""
 
 from __future__ import annotations
 
@@ -23,26 +23,37 @@ from biv.training import Triplets
 from biv.training.numerics import numerical_settings
 from biv.training.streamed import INCOMPLETE_CHECKPOINT
 
-PILOT_ROWS = 8_192  # that the embedding is chosen on
+PILOT_ROWS = 8_192  # largest number of rows used to choose the embedding
 MIN_PILOT_ROWS = 64
 
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How a network is trained on a table in pieces.
+    """Settings of a streamed training.
 
-    Attributes:
-        loss: Name of a loss of :mod:`biv.losses.registry`.
-        epsilon: "auto": 0.05 in the first epoch, then the τ² of the rows held out, after every one;
-            or a number in units of the label variance.
-        threshold: Cutoff in squared units of y; None takes the mean of the variances.
-        max_epochs: Largest number of passes over the rows.
-        patience: Number of epochs without a score better by 1% after which training stops.
-        batch_size: Rows per step, of all processes together.
-        learning_rate: Learning rate of AdamW; None takes that of the estimator.
-        unknown_variance: "raise" or "median".
-        shards: Number of shards of the row groups; None takes as many as processes share evenly.
-        seed: Seed of everything random.
+    Attributes
+    ----------
+    loss : str, default="biv"
+        Name of a loss of :mod:`biv.losses.registry`.
+    epsilon : float or "auto", default="auto"
+        ε in units of the label variance. "auto" takes 0.05 in the first epoch, and after each epoch
+        the τ² of the held-out rows.
+    threshold : float or None, default=None
+        Cutoff in squared label units; None takes the mean of the variances.
+    max_epochs : int, default=100
+        Largest number of passes over the rows.
+    patience : int, default=4
+        Number of epochs without a score better by 1% after which training stops.
+    batch_size : int, default=1024
+        Number of rows per step, of all processes together.
+    learning_rate : float or None, default=None
+        Learning rate of AdamW; None takes that of the estimator.
+    unknown_variance : {"raise", "median"}, default="raise"
+        Treatment of unknown variances.
+    shards : int or None, default=None
+        Number of shards of the row groups; None takes a number that processes share evenly.
+    seed : int, default=0
+        Seed of everything random.
     """
 
     loss: str = "biv"
@@ -59,13 +70,18 @@ class StreamSettings:
 
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
-    """What a streamed training begins with, whatever the number of processes.
+    """Decisions before a streamed training, which do not depend on the number of processes.
 
-    Attributes:
-        shards: Number of shards that the row groups are dealt to.
-        encoding: From rows of the table to what the network learns from.
-        network: How the network is made.
-        learning_rate: Learning rate of AdamW.
+    Attributes
+    ----------
+    shards : int
+        Number of shards that the row groups are assigned to.
+    encoding : Encoding
+        Conversion of rows of the table to inputs of the network.
+    network : MLP
+        Recipe of the network.
+    learning_rate : float
+        Learning rate of AdamW.
     """
 
     shards: int
@@ -79,11 +95,16 @@ class StreamPlan:
     ) -> StreamPlan:
         """Return the plan of a new training.
 
-        Args:
-            survey: Survey of the whole table.
-            held_out: Rows that are not learned from, on which the embedding is chosen.
-            settings: Settings of the training.
-            shards: Number of shards.
+        Parameters
+        ----------
+        survey : Survey
+            Survey of the whole table.
+        held_out : Rows
+            Rows that are not trained on; the embedding is chosen on them.
+        settings : StreamSettings
+            Settings of the training.
+        shards : int
+            Number of shards.
         """
         median = survey.labels.median_variance if settings.unknown_variance == "median" else None
         encoding = Encoding(survey.encoder(), survey.features(), survey.scaler(), median)
@@ -106,13 +127,19 @@ class StreamPlan:
     def from_json(cls, content: Mapping[str, Any], checkpoint: Path, row_groups: int) -> StreamPlan:
         """Return the plan that a checkpoint holds.
 
-        Args:
-            content: Its JSON.
-            checkpoint: File that it comes from.
-            row_groups: Number of row groups of the table.
+        Parameters
+        ----------
+        content : mapping
+            JSON of the plan.
+        checkpoint : Path
+            File that it comes from, which errors name.
+        row_groups : int
+            Number of row groups of the table.
 
-        Raises:
-            DamagedFileError: Something is missing, or of another type.
+        Raises
+        ------
+        DamagedFileError
+            If something is missing, or has another type.
         """
         with typed_json.errors_name_file(checkpoint, INCOMPLETE_CHECKPOINT):
             return cls(
@@ -126,7 +153,7 @@ class StreamPlan:
 def _chosen_network(
     encoding: Encoding, held_out: Rows, ensembles: EnsembleSettings, *, weighs: bool
 ) -> MLP:
-    """Return the estimator's own network, its embedding chosen by short trainings."""
+    """Return the network of the estimator, with the best embedding of a short training."""
     every = -(-len(held_out) // PILOT_ROWS)
     batch = encoding(held_out[np.arange(0, len(held_out), every)])
     rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]

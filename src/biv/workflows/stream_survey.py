@@ -1,4 +1,4 @@
-"""What is known of a table in pieces before training: schema, and surveys of the row groups."""
+"""Schema and surveys of the row groups of a streamed table, before training."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from biv.training.ranks import Ranks
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """Which columns are learned from, and how.
+    """Choice of the feature columns.
 
-    Attributes:
-        features: Columns to learn from; None for all that the target does not name.
-        ignore: Columns to leave out.
-        keep: Columns to learn from even if they look like identifiers or copies of the label.
-        categories: Numeric columns to treat as categories.
+    Attributes
+    ----------
+    features : sequence of str or None, default=None
+        Feature columns; None for all columns that the target does not name.
+    ignore : sequence of str, default=()
+        Columns to leave out.
+    keep : sequence of str, default=()
+        Columns to use even if they look like identifiers or copies of the label.
+    categories : sequence of str, default=()
+        Numeric columns to treat as categories.
     """
 
     features: Sequence[str] | None = None
@@ -40,14 +45,20 @@ def agreed_schema(
     groups: Sequence[int],
     columns: ColumnChoice,
 ) -> Schema:
-    """Return what the columns mean: by their types where those say it, else by one more pass.
+    """Return the schema of the columns, by their types; columns of unclear type are read.
 
-    Args:
-        ranks: All processes, which call this alike.
-        table: Row groups.
-        target: Where the labels are.
-        groups: Numbers of the row groups that this process reads.
-        columns: Columns to learn from.
+    Parameters
+    ----------
+    ranks : Ranks
+        All processes; each makes the same call.
+    table : RowGroups
+        Row groups of the table.
+    target : Target
+        Columns of the labels.
+    groups : sequence of int
+        Numbers of the row groups that this process reads.
+    columns : ColumnChoice
+        Choice of the feature columns.
     """
     names = ranks.run_on_all(
         lambda: chosen_columns(
@@ -59,10 +70,10 @@ def agreed_schema(
         name for name, guess in known.items() if guess is None and name not in columns.categories
     ]
     if unclear:
-        looks = ranks.run_on_all(
+        guesses_here = ranks.run_on_all(
             lambda: guess_columns(unclear, (table.read(group, unclear) for group in groups))
         )
-        for several in zip(*ranks.gather(looks), strict=True):
+        for several in zip(*ranks.gather(guesses_here), strict=True):
             known[several[0].name] = reduce(or_, several)
     guesses = [guess or Guess(name) for name, guess in known.items()]
     kept = (*columns.keep, *(columns.features or ()))
@@ -74,16 +85,16 @@ def agreed_schema(
 def surveys_of(
     ranks: Ranks, reader: Reader, groups: Sequence[int], *, progress: bool
 ) -> dict[int, Survey]:
-    """Return the survey of every row group by its number; each process reads some of them."""
+    """Return the survey of every row group by its number; the processes share the reading."""
     shown = progress and ranks.is_first
 
-    def look() -> dict[int, Survey]:
-        found = {}
+    def survey_groups() -> dict[int, Survey]:
+        surveys = {}
         with progress_bar(len(groups), "reading", enabled=shown, unit="row group") as bar:
             for group in groups:
-                found[group] = Survey.of(reader, group)
+                surveys[group] = Survey.of(reader, group)
                 bar.update()
-        return found
+        return surveys
 
-    own = ranks.run_on_all(look)
-    return {group: survey for part in ranks.gather(own) for group, survey in part.items()}
+    surveyed = ranks.run_on_all(survey_groups)
+    return {group: survey for part in ranks.gather(surveyed) for group, survey in part.items()}

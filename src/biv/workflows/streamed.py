@@ -1,4 +1,4 @@
-"""A model from a table larger than memory, by one process or by those of `torchrun`."""
+"""Train a model on a table larger than memory, in one process or in those of `torchrun`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from biv.workflows.training_folder import (
 )
 from biv.workflows.training_record import FitRecord, TrainingRecord, peak_memory
 
-MAX_LOSSES = 10_000  # that are kept of a training
+MAX_LOSSES = 10_000  # largest number of training losses that are kept
 
 
 def train_streamed(
@@ -79,63 +79,82 @@ def train_streamed(
     force: bool = False,
     threads: int = 1,
     checkpoint_seconds: float = 60.0,
-    say: Callable[[str], object] = lambda _: None,
+    log: Callable[[str], object] = lambda _: None,
     progress: bool = True,
     comparison: ComparisonRecord | None = None,
     command: str | None = None,
 ) -> ModelFolder | None:
     """Train one network on Parquet files that are never wholly in memory, and write its folder.
 
-    Every process calls this alike. The rows are dealt to them by row group; one in ten, 65,536 at
-    most, are held out to choose the epoch by and to estimate the model's own error.
+    Every process makes the same call. The processes share the rows by row group. One row in ten, at
+    most 65,536, is held out to choose the epoch and to estimate the model's own error.
 
-    Args:
-        folder: Folder of the model; until it is finished it holds a checkpoint, which the same
-            call resumes from. Only the first process reads and writes it.
-        paths: Parquet files, and folders of them, that every process can read.
-        target: Where the labels are.
-        settings: Settings of the training.
-        ranks: This process, and those that it trains with.
-        features: Columns to learn from; None for all that `target` does not name.
-        ignore: Columns to leave out.
-        keep: Columns to learn from even if they look like identifiers, as those that `features`
-            names, or like copies of the label.
-        categories: Numeric columns to treat as categories (for example, post codes).
-        force: Whether to replace a finished model, or an unfinished training of other rows or
-            settings.
-        threads: Number of threads of this process.
-        checkpoint_seconds: Seconds between two saves.
-        say: Called by the first process with what is being done.
-        progress: Whether it shows a bar on a terminal.
-        comparison: Comparison of methods that the model's report shows.
-        command: Command that trained the model, for its report.
+    Parameters
+    ----------
+    folder : str or Path
+        Folder of the model. Until the training is finished it holds a checkpoint, from which the
+        same call resumes. Only the first process reads and writes the folder.
+    paths : sequence of str or Path
+        Parquet files, and folders of them, that every process can read.
+    target : Target
+        Columns of the labels.
+    settings : StreamSettings
+        Settings of the training.
+    ranks : Ranks
+        All processes of the training.
+    features : sequence of str or None, default=None
+        Feature columns; None for all columns that `target` does not name.
+    ignore : sequence of str, default=()
+        Columns to leave out.
+    keep : sequence of str, default=()
+        Columns to use even if they look like identifiers or copies of the label.
+    categories : sequence of str, default=()
+        Numeric columns to treat as categories (for example, post codes).
+    force : bool, default=False
+        Whether to replace a finished model, or an unfinished training of other rows or settings.
+    threads : int, default=1
+        Number of threads of this process.
+    checkpoint_seconds : float, default=60.0
+        Seconds between two saves.
+    log : callable, optional
+        Called by the first process with messages about the progress.
+    progress : bool, default=True
+        Whether the first process shows a progress bar on a terminal.
+    comparison : ComparisonRecord or None, default=None
+        Comparison of methods that the model's report shows.
+    command : str or None, default=None
+        Command that trained the model, for its report.
 
-    Returns:
-        The model, on the first process.
+    Returns
+    -------
+    ModelFolder or None
+        The model on the first process, None on the others.
 
-    Raises:
-        ValueError: Something is wrong with the files, before training starts.
+    Raises
+    ------
+    ValueError
+        If the files cannot be trained on; this is found before training starts.
     """
     start, folder = time.perf_counter(), Path(folder)
-    tell = say if ranks.is_first else (lambda _: None)
+    write_line = log if ranks.is_first else (lambda _: None)
     table = ranks.run_on_all(lambda: RowGroups(Files(paths)))
     ranks.run_on_all(lambda: require_same_files(ranks, table))
     ranks.run_on_first(lambda: require_no_model(folder, force=force))
     shards = settings.shards or default_shards(ranks.size, len(table))
     dealt = ranks.run_on_all(lambda: assign_shards(table, shards, ranks.size))
     columns = ColumnChoice(features, ignore, keep, categories)
-    surveyed = _surveyed(ranks, table, target, columns, settings, tell, progress=progress)
+    surveyed = _surveyed(ranks, table, target, columns, settings, write_line, progress=progress)
     _check_survey(ranks, surveyed, dealt, keep, settings)
     digest = _digest(table, surveyed.reader.schema, target, settings)
     checkpoint = folder / UNFINISHED.format(digest)
-    with _locked_by_first(ranks, folder):  # until the model is in it
+    with _locked_by_first(ranks, folder):  # until the model is written
         ranks.run_on_first(lambda: prepare_folder(folder, checkpoint, force=force))
         state, content = ranks.run_on_first(
             lambda: _state_and_plan(checkpoint, surveyed, settings, shards)
         )
         if state is not None:
             with typed_json.errors_name_file(checkpoint, INCOMPLETE_CHECKPOINT):
-                tell(f"going on with the training begun in {folder}, at step {state['step']:,}")
+                write_line(f"resuming the training in {folder} at step {state['step']:,}")
         plan = StreamPlan.from_json(content, checkpoint, row_groups=len(table))
         training = _training(ranks, surveyed, plan, settings)
         if state is not None:
@@ -156,13 +175,18 @@ def train_streamed(
 
 @dataclass(frozen=True, eq=False)
 class _SurveyedTable:
-    """A table in pieces after its first pass.
+    """A streamed table after its first pass.
 
-    Attributes:
-        reader: Reads its row groups.
-        surveys: Survey of every row group, by its number.
-        survey: Their sum.
-        held_out: Rows that are not learned from.
+    Attributes
+    ----------
+    reader : Reader
+        Reader of its row groups.
+    surveys : mapping of int to Survey
+        Survey of every row group, by its number.
+    survey : Survey
+        Survey of the whole table.
+    held_out : Rows
+        Rows that are not trained on.
     """
 
     reader: Reader
@@ -172,7 +196,7 @@ class _SurveyedTable:
 
     @property
     def table(self) -> RowGroups:
-        """The row groups."""
+        """Row groups of the table."""
         return self.reader.groups
 
 
@@ -182,17 +206,18 @@ def _surveyed(
     target: Target,
     columns: ColumnChoice,
     settings: StreamSettings,
-    tell: Callable[[str], object],
+    write_line: Callable[[str], object],
     *,
     progress: bool,
 ) -> _SurveyedTable:
-    """Return the table with its schema and its surveys; every process reads some row groups."""
+    """Return the table with its schema and surveys; the processes share the reading."""
     groups = range(ranks.rank, len(table), ranks.size)
     schema = agreed_schema(ranks, table, target, groups, columns)
     reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
-    tell(
-        f"{table.rows:,} rows in {len(table)} row groups; {len(schema.columns)} columns to learn "
-        "from."
+    count = len(schema.columns)
+    write_line(
+        f"{table.rows:,} rows in {len(table)} row groups; {count} "
+        f"{'column' if count == 1 else 'columns'} to learn from.\n"
     )
     surveys = surveys_of(ranks, reader, groups, progress=progress)
     survey = Survey.combine([surveys[group] for group in range(len(table))])
@@ -206,7 +231,7 @@ def _check_survey(
     keep: Sequence[str],
     settings: StreamSettings,
 ) -> None:
-    """Refuse what no model can learn from, and warn of what is doubtful."""
+    """Check that a model can be trained on the table, and warn about doubtful columns."""
     table, target, held_out = surveyed.table, surveyed.reader.target, surveyed.held_out
     survey, surveys = surveyed.survey, surveyed.surveys
     ranks.run_on_all(
@@ -234,7 +259,7 @@ def _training(
 ) -> StreamedTraining:
     """Return the training of this process, at its first step."""
     dealt = ranks.run_on_all(lambda: assign_shards(surveyed.table, plan.shards, ranks.size))
-    learned = {group: own.learned for group, own in surveyed.surveys.items()}
+    learned = {group: survey.learned for group, survey in surveyed.surveys.items()}
     reader, encoding = surveyed.reader, plan.encoding
     stream = Stream(
         [
@@ -288,7 +313,7 @@ def _finished(
     command: str | None,
     start: float,
 ) -> ModelFolder:
-    """Return the model with what a report shows of it."""
+    """Return the model with the evidence for its report."""
     table, survey, held_out = surveyed.table, surveyed.survey, surveyed.held_out
     schema, target = surveyed.reader.schema, surveyed.reader.target
     model = fitted_regressor(training, plan, survey, held_out, settings)
@@ -330,25 +355,25 @@ def _rows_of(table: RowGroups, path: Path) -> int:
 
 
 def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
-    """The loss of every step, or the mean of so many steps that there are not too many numbers."""
+    """Return means of the losses over steps, at most 10,000 of them, and the steps per mean."""
     every = -(-len(losses) // MAX_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
     return typed_json.to_json(means), every
 
 
 def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSettings) -> str:
-    """What decides a training, in short; not the number of processes, which may change."""
+    """Return a digest of what decides a training; the number of processes does not."""
     states = [(p.name, p.stat()) for p in table.files.paths]
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
-    own = typed_json.to_json(asdict(settings))
-    text = json.dumps([files, groups, schema.to_json(), asdict(target), own], sort_keys=True)
+    chosen = typed_json.to_json(asdict(settings))
+    text = json.dumps([files, groups, schema.to_json(), asdict(target), chosen], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @contextmanager
 def _locked_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
-    """Lock the folder on the first process, for all; if that fails, all of them stop."""
+    """Lock the folder on the first process, for all; if that fails, all processes stop."""
     with ExitStack() as stack:
         ranks.run_on_first(lambda: stack.enter_context(locked_folder(folder)))
         yield
@@ -357,7 +382,7 @@ def _locked_by_first(ranks: Ranks, folder: Path) -> Iterator[None]:
 def _losses(
     settings: StreamSettings, survey: Survey, encoding: Encoding, ranks: Ranks, *, noisy: bool
 ) -> Callable[[float], VarianceLoss]:
-    """By ε, in units of the label variance."""
+    """Return a function from ε, in units of the label variance, to the loss."""
     loss = registry.for_labels(settings.loss, have_variances=noisy)
     fixed: dict[str, Any] = {"process_group": ranks.side_group}
     if "threshold" in loss.tuned:
@@ -371,7 +396,7 @@ def _losses(
 
 
 def _device() -> torch.device:
-    """A GPU of this process's own where there is one."""
+    """Return the GPU of this process, or the CPU if there is none."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

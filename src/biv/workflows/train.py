@@ -39,23 +39,38 @@ def train_folder(
 ) -> ModelFolder:
     """Fit a model and write it to a folder, or resume the same training if it was interrupted.
 
-    Until it is finished the folder holds a file ``unfinished-….pt``; a model that was there before
+    Until the training is finished, the folder holds a file ``unfinished-….pt``; a previous model
     stays until then.
 
-    Args:
-        folder: Created if it does not exist.
-        table: What to learn from.
-        settings: Parameters of :class:`BIVRegressor`.
-        force: Whether to replace a finished model, or an unfinished training of other rows or
-            settings.
-        comparison: Kept beside the model, for its report.
-        command: Command that trains it, kept likewise.
+    Parameters
+    ----------
+    folder : str or Path
+        Folder of the model; created if it does not exist.
+    table : LabelledTable
+        Table to train on.
+    settings : mapping of str to object
+        Parameters of :class:`BIVRegressor`.
+    force : bool, default=False
+        Whether to replace a finished model, or an unfinished training of other rows or settings.
+    comparison : ComparisonRecord or None, default=None
+        Comparison of methods, kept beside the model for its report.
+    command : str or None, default=None
+        Command that trains the model, kept for its report.
 
-    Raises:
-        ValueError: The folder holds one of these, or other files; or the table has nothing to learn
-            from.
-        InUseError: Another process trains into the folder.
-        WriteError: The model cannot be written; the previous content of the folder is unchanged.
+    Returns
+    -------
+    ModelFolder
+        The trained model with its evidence.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds a model, an unfinished training of other rows or settings, or other
+        files; or if no model can be trained on the table.
+    InUseError
+        If another process trains into the folder.
+    WriteError
+        If the model cannot be written; the previous content of the folder is unchanged.
     """
     require_learnable(table, unknown=settings.get("unknown_variance", "raise"))
     folder = Path(folder)
@@ -86,8 +101,8 @@ def _fit(
 ) -> BIVRegressor:
     resumes = checkpoint.is_file()
     if resumes:
-        warn(f"going on with the training begun in {folder}")
-    kept = tuple(table.features.columns)  # what to leave out was decided when it was read
+        warn(f"resuming the training in {folder}")
+    kept = tuple(table.features.columns)  # reading the table has left out the others
     model = BIVRegressor(**settings, keep=kept, checkpoint=checkpoint)
     try:
         with warnings.catch_warnings(), naming_cells(table, np.arange(len(table))):
@@ -101,7 +116,7 @@ def _fit(
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
-    """Return a digest of what decides a training."""
+    """Return a digest of everything that decides the result of a training."""
     deciding = {k: v for k, v in settings.items() if k not in ("n_jobs", "verbose")}
     digest = hashlib.sha256(json.dumps(to_json(deciding), sort_keys=True).encode())
     digest.update(json.dumps([table.schema.to_json(), list(table.features.columns)]).encode())

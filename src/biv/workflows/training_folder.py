@@ -1,4 +1,4 @@
-"""What a folder may hold when a model is trained into it, and who holds the folder meanwhile."""
+"""Checks and locks of the folder that a model is trained into."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which th
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder against other trainings; it is made, and removed if nothing was written to it.
+    """Lock a folder against other trainings; create it, and remove it if it remains empty.
 
-    Raises:
-        ValueError: It is a file.
-        InUseError: Another process trains into it.
+    Raises
+    ------
+    ValueError
+        If it is a file.
+    InUseError
+        If another process trains into it.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} must be a folder; got a file")
     is_new = not folder.exists()
     with lock_folder(folder):
         try:
-            Staging(folder, FILES).finish()  # what a kill has interrupted
+            Staging(folder, FILES).finish()  # in case a kill interrupted it
             yield
         finally:
             if is_new:
-                with suppress(OSError):  # it is not empty
+                with suppress(OSError):  # raised if it is not empty
                     folder.rmdir()
 
 
 def prepare_folder(folder: Path, checkpoint: Path, *, force: bool) -> None:
     """Prepare a locked folder for a new training, or to resume one from a checkpoint.
 
-    Raises:
-        ValueError: It holds something that must not be lost.
+    Raises
+    ------
+    ValueError
+        If it holds files that must not be lost.
     """
     temporary = (*(f".{name}." for name in FILES), ".unfinished-")
     leftover_folders = [p for p in folder.iterdir() if p.name.startswith(temporary)]
@@ -74,11 +79,14 @@ def prepare_folder(folder: Path, checkpoint: Path, *, force: bool) -> None:
 
 
 def require_no_model(folder: Path, *, force: bool) -> None:
-    """What can be known before a table is read: no finished model, and no other training.
+    """Check, before a table is read, that a folder holds no finished model and is not locked.
 
-    Raises:
-        ValueError: There is a finished model.
-        InUseError: Another process trains into the folder.
+    Raises
+    ------
+    ValueError
+        If it holds a finished model.
+    InUseError
+        If another process trains into the folder.
     """
     if not folder.is_dir():
         return
@@ -90,7 +98,7 @@ def require_no_model(folder: Path, *, force: bool) -> None:
 
 def _holds_a_model(folder: Path) -> ValueError:
     message = Message(
-        "{folder} holds a model already: {force} replaces it", folder=folder, force=FORCE
+        "{folder} already holds a model: {force} replaces it", folder=folder, force=FORCE
     )
     if not (folder / REPORT).exists():
         path, out = shlex.quote(str(folder)), shlex.quote(str(folder / REPORT))

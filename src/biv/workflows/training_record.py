@@ -1,7 +1,7 @@
-"""What about.json of a model folder holds: how a model was trained, and what the fit found.
+"""Content of about.json of a model folder: how a model was trained, and the results of the fit.
 
-Field names are those of the file. Fields with a default may be missing: version 0.1 did not write
-them, or they belong to a streamed training.
+Field names are those of the file. Fields with a default may be missing, because version 0.1 did not
+write them or because they belong to a streamed training.
 """
 
 from __future__ import annotations
@@ -33,32 +33,49 @@ FORMAT = "biv model folder 1"
 
 @dataclass(frozen=True, kw_only=True)
 class FitRecord:
-    """What a fit found, in units of the labels; None where a number is undefined.
+    """Results of a fit, in label units; a number is None where it is undefined.
 
-    Attributes:
-        epoch: The chosen epoch, from 1 on.
-        epochs: Number of epochs trained.
-        mse: Mean squared error to the true labels, on rows that the networks had not seen.
-        mse_stderr: Its standard error.
-        r2: R² to the true labels, likewise.
-        r2_stderr: Its standard error.
-        r2_all_labels_alike: R² with all labels alike.
-        r2_all_labels_alike_stderr: Its standard error.
-        mse_all_labels_alike: Mean squared error with all labels alike.
-        mse_all_labels_alike_stderr: Its standard error.
-        rank_correlation_with_label: Rank correlation of σ² with the label.
-        label_variance: Variance of the labels without their noise.
-        tau2: Variance of the model's own error.
-        epsilon: ε of the loss; None of a loss without one.
-        relative_epsilon: ε in units of the label variance.
-        effective_sample_size: Kish's, of weights 1/(σ²+τ²).
-        variance_factor: Factor by which the variances seem to be too small.
-        variance_factor_interval: Its 95% interval; None without error bars.
-        unknown_variance: σ² taken for labels whose error bar is unknown.
-        history: Score of each epoch, in units of the label variance.
-        train_loss: Training losses of a stream, each the mean of a number of steps.
-        train_loss_steps: That number.
-        finding: What the residuals say about the error bars.
+    Attributes
+    ----------
+    epoch : int
+        Number of the chosen epoch, starting at 1.
+    epochs : int
+        Number of epochs trained.
+    mse, mse_stderr : float
+        Weighted mean squared error to the true labels on held-out rows, in squared label units, and
+        its standard error.
+    r2, r2_stderr : float or None
+        Weighted R² to the true labels on held-out rows, and its standard error.
+    r2_all_labels_alike, r2_all_labels_alike_stderr : float or None
+        The same R² with all labels alike, and its standard error.
+    mse_all_labels_alike, mse_all_labels_alike_stderr : float
+        The same mean squared error with all labels alike, and its standard error.
+    rank_correlation_with_label : float
+        Rank correlation of σ² with the label.
+    label_variance : float
+        Variance of the labels without their noise, in squared label units.
+    tau2 : float
+        Variance of the model's own error, in squared label units.
+    epsilon : float or None
+        ε of the loss, in squared label units; None for a loss without ε.
+    relative_epsilon : float or None
+        ε in units of the label variance.
+    effective_sample_size : float
+        Kish's effective sample size for the weights 1/(σ²+τ²).
+    variance_factor : float or None
+        Estimated factor by which the variances should be multiplied.
+    variance_factor_interval : (float or None, float or None) or None
+        Its 95% interval; None without error bars.
+    unknown_variance : float or None
+        σ² used for labels whose error bar is unknown.
+    history : list of float or None
+        Score of each epoch, in units of the label variance.
+    train_loss : list of float or None
+        Training losses of a streamed training, each a mean over several steps.
+    train_loss_steps : int
+        Number of steps of each of these means.
+    finding : FindingRecord or None
+        Finding about the error bars.
     """
 
     epoch: Annotated[int, Meta(ge=1)]
@@ -91,11 +108,16 @@ class FitRecord:
     ) -> FitRecord:
         """Summarize a fit, without a finding.
 
-        Args:
-            model: Fitted.
-            y: The labels that ``model.out_of_fold_`` is of.
-            variance: Their σ².
-            weight: Their importance.
+        Parameters
+        ----------
+        model : BIVRegressor
+            Fitted model.
+        y : (N,) array
+            Labels of the rows of ``model.out_of_fold_``.
+        variance : (N,) array or None
+            σ² of these labels.
+        weight : (N,) array or None
+            Sample weights of these labels.
         """
         known = model._fitted.new_variance(y, variance, None)
         noise = np.zeros(len(y)) if known is None else known[:, 0]
@@ -141,14 +163,16 @@ class FitRecord:
 
     @property
     def has_error_bars(self) -> bool:
-        """Whether the fit was given error bars."""
+        """Whether the labels had error bars."""
         return self.variance_factor_interval is not None
 
     def check(self) -> None:
-        """Check what types do not say.
+        """Check the relations between fields.
 
-        Raises:
-            ValueError: Fields contradict each other.
+        Raises
+        ------
+        ValueError
+            If fields contradict each other.
         """
         if self.epoch > len(self.history) or self.history[self.epoch - 1] is None:
             raise ValueError(f"about.result.history must have a score of epoch {self.epoch}")
@@ -161,21 +185,30 @@ class FitRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRecord:
-    """How a model was trained.
+    """Record of how a model was trained.
 
-    Attributes:
-        command: Command that trained it, if one did.
-        files: Files of its table, each with its number of rows.
-        rows: Number of rows with a label.
-        rows_without_label: Number of rows without one, which were left out.
-        rows_held_out: Of a stream: rows that the epoch was chosen by.
-        processes: Of a stream: number of processes.
-        shards: Of a stream: number of shards.
-        steps: Of a stream: number of training steps.
-        settings: Settings of the estimator or of the stream.
-        result: What the fit found.
-        seconds: Duration of the training.
-        peak_memory_bytes: Peak memory of the process; None where that is not known.
+    Attributes
+    ----------
+    command : str or None
+        Command that trained the model; None if Python code did.
+    files : dict of str to int
+        Files of the table, each with its number of rows.
+    rows : int
+        Number of rows with a label.
+    rows_without_label : int
+        Number of rows without a label, which were left out.
+    rows_held_out : int
+        Number of rows that the epoch was chosen by (streamed training only).
+    processes, shards, steps : int
+        Number of processes, of shards and of training steps (streamed training only).
+    settings : dict
+        Settings of the estimator or of the streamed training.
+    result : FitRecord
+        Results of the fit.
+    seconds : float
+        Duration of the training.
+    peak_memory_bytes : int or None
+        Peak memory of the process; None where it is unknown.
     """
 
     command: str | None
@@ -196,12 +229,18 @@ class TrainingRecord:
 class FolderManifest:
     """Content of about.json.
 
-    Attributes:
-        biv: Version that wrote it.
-        schema: What the columns of the table meant.
-        target: Where the labels were.
-        about: How the model was trained.
-        files: SHA-256 of the other files of the folder.
+    Attributes
+    ----------
+    biv : str
+        Version that wrote the file.
+    schema : Schema
+        Meaning of the columns of the table.
+    target : Target
+        Columns of the labels.
+    about : TrainingRecord
+        How the model was trained.
+    files : dict of str to str
+        SHA-256 checksums of the other files of the folder.
     """
 
     biv: str = ""
@@ -216,24 +255,26 @@ class FolderManifest:
 
     @classmethod
     def read(cls, path: Path) -> FolderManifest:
-        """Return the content of a file.
+        """Read a file.
 
-        Raises:
-            ValueError: It is damaged, or of another version.
+        Raises
+        ------
+        ValueError
+            If it is damaged, or of another version.
         """
-        found = typed_json.read(path, cls, FORMAT)
+        manifest = typed_json.read(path, cls, FORMAT)
         with typed_json.errors_name_file(path):
-            found.about.result.check()
-        return found
+            manifest.about.result.check()
+        return manifest
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number as JSON has it: None where it is undefined."""
+    """Return a finite number, or None, since JSON has no NaN."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def peak_memory() -> int | None:
-    """Return the peak memory of this process in bytes; None where that is not known."""
+    """Return the peak memory of this process in bytes; None where it is unknown."""
     try:
         import resource
     except ImportError:  # Windows
