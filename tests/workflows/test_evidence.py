@@ -35,7 +35,7 @@ def judged(rows, predicted, tau2=0.0):
 
 
 def found(rows, predicted, tau2=0.0, **more):
-    options = {"label_variance": 1.0, "tau2": tau2, "epsilon": None, "seen": None} | more
+    options = {"label_variance": 1.0, "tau2": tau2, "epsilon": None, "inspection": None} | more
     return TableEvidence.of(rows, judged(rows, predicted, tau2), **options)
 
 
