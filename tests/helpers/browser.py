@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's chromium, or whichever is named, driven by playwright."""
+"""A real browser for tests, chromium or the one that BIV_BROWSER names, driven by playwright."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-# What a browser does of its own accord: none of it is a page's doing.
+# Disable requests that the browser sends by itself, so that all requests are those of the page.
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -20,48 +20,46 @@ QUIET = [
 
 
 def executable():
-    """Where a browser is, or None; BIV_BROWSER names one."""
+    """Return the path of the browser that BIV_BROWSER names, else of chromium, or None."""
     chosen = os.environ.get("BIV_BROWSER")
     return chosen or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextmanager
 def browser():
-    """Skips the test where there is none, and says so."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="no browser test: playwright is not installed"
-    )
+    """Start a browser; skip the test with a reason if there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = executable()
     if path is None:
-        pytest.skip("no browser test: there is no chromium here (apt-get install chromium)")
+        pytest.skip("chromium is not installed (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=QUIET)
+        running = playwright.chromium.launch(executable_path=path, args=QUIET)
         try:
-            yield started
+            yield running
         finally:
-            started.close()
+            running.close()
 
 
 class OpenPage:
-    """A page in a browser, and all that it asked for or complained of."""
+    """A page in a browser, with its requests, failed requests, and messages of the console."""
 
-    def __init__(self, started, path, width=1280, scheme="light", **options):
-        self.context = started.new_context(
+    def __init__(self, running, path, width=1280, scheme="light", **options):
+        self.context = running.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, **options
         )
         self.page = self.context.new_page()
-        self.requests, self.failed, self.complaints = [], [], []
+        self.requests, self.failed, self.messages = [], [], []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on(
             "requestfailed", lambda request: self.failed.append((request.url, request.failure))
         )
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.messages.append(f"dialog {dialog.message}"))
         self.page.goto(path.as_uri())
 
     def draw_all(self):
-        """Scroll through, so that every chart is drawn."""
+        """Scroll through the page, so that every chart is drawn."""
         for plot in self.page.locator(".plot").all():
             plot.scroll_into_view_if_needed()
             plot.locator(".main-svg").first.wait_for()

@@ -28,7 +28,7 @@ LONG = "x" * 10_000
 
 
 @pytest.fixture(scope="module")
-def started():
+def chromium():
     with browser() as running:
         yield running
 
@@ -79,13 +79,13 @@ def check_charts(opened):
     opened.draw_all()
     plots = page.locator(".plot").count()
     assert plots == page.locator(".plot[data-drawn]").count() > 0
-    assert opened.complaints == []
+    assert opened.messages == []
     assert len(opened.requests) == 1  # the file itself
 
 
-def test_the_report_of_the_paper_draws_every_chart_without_requests(started, paper):
+def test_the_report_of_the_paper_draws_every_chart_without_requests(chromium, paper):
     assert paper.stat().st_size < LARGEST
-    with OpenPage(started, paper) as opened:
+    with OpenPage(chromium, paper) as opened:
         check_charts(opened)
         text = opened.page.locator("main").inner_text()
         for words in ("Table 1: our results next to the paper's", "Figure 15, VarNoise", "7 hold"):
@@ -94,8 +94,8 @@ def test_the_report_of_the_paper_draws_every_chart_without_requests(started, pap
         assert opened.page.locator("#claims tbody").first.locator("tr").count() == 20
 
 
-def test_check_boxes_hide_and_show_methods(started, paper):
-    with OpenPage(started, paper) as opened:
+def test_check_boxes_hide_and_show_methods(chromium, paper):
+    with OpenPage(chromium, paper) as opened:
         page = opened.page
         figure = page.locator("figure[data-chart=fig03]")
         figure.scroll_into_view_if_needed()
@@ -124,8 +124,8 @@ def ranges(page, key):
     )
 
 
-def test_charts_zoom_by_mouse_and_keyboard_and_show_values(started, paper):
-    with OpenPage(started, paper) as opened:
+def test_charts_zoom_by_mouse_and_keyboard_and_show_values(chromium, paper):
+    with OpenPage(chromium, paper) as opened:
         page = opened.page
         plot = page.locator("figure[data-chart=fig03] .plot")
         plot.scroll_into_view_if_needed()
@@ -153,11 +153,11 @@ def test_charts_zoom_by_mouse_and_keyboard_and_show_values(started, paper):
         page.wait_for_timeout(300)
         low, high = ranges(page, "fig03")
         assert high - low == pytest.approx(0.8 * (whole[1] - whole[0]))
-        assert opened.complaints == []
+        assert opened.messages == []
 
 
-def test_tables_sort_copy_and_download(started, paper, tmp_path):
-    with OpenPage(started, paper, accept_downloads=True) as opened:
+def test_tables_sort_copy_and_download(chromium, paper, tmp_path):
+    with OpenPage(chromium, paper, accept_downloads=True) as opened:
         page = opened.page
         section = page.locator("#table1 .table").first
         methods = section.locator("tbody tr td:nth-child(2)")
@@ -183,15 +183,15 @@ def test_tables_sort_copy_and_download(started, paper, tmp_path):
         assert rows[0][3:7] == ["± ours", "diverged", "paper", "± paper"]
         section.get_by_role("button", name="Copy").click()
         page.get_by_text("Copied.").wait_for()
-        assert opened.complaints == []
+        assert opened.messages == []
 
 
 @pytest.mark.parametrize(
     ("width", "scheme"), [(360, "light"), (360, "dark"), (768, "light"), (1280, "dark")]
 )
-def test_no_width_scrolls_sideways_and_text_has_contrast(started, paper, trained, width, scheme):
+def test_no_width_scrolls_sideways_and_text_has_contrast(chromium, paper, trained, width, scheme):
     for path in (*pages(trained), *([paper] if (width, scheme) == (360, "dark") else [])):
-        with OpenPage(started, path, width=width, scheme=scheme) as opened:
+        with OpenPage(chromium, path, width=width, scheme=scheme) as opened:
             check_charts(opened)
             page = opened.page
             for summary in page.locator("details > summary").all():
@@ -209,8 +209,8 @@ def test_no_width_scrolls_sideways_and_text_has_contrast(started, paper, trained
             assert (bright[0] > bright[1]) == (scheme == "light")
 
 
-def test_printing_is_on_white_and_includes_charts_never_in_view(started, trained):
-    with OpenPage(started, pages(trained)[0], scheme="dark") as opened:
+def test_printing_is_on_white_and_includes_charts_never_in_view(chromium, trained):
+    with OpenPage(chromium, pages(trained)[0], scheme="dark") as opened:
         page = opened.page
         assert page.locator(".plot[data-drawn]").count() < page.locator(".plot").count()
         page.emulate_media(media="print")
@@ -232,12 +232,12 @@ def test_printing_is_on_white_and_includes_charts_never_in_view(started, trained
         assert page.evaluate(
             "[...document.querySelectorAll('.plot')].every(p => p._fullLayout.autosize)"
         )
-        assert opened.complaints == []
+        assert opened.messages == []
 
 
-def test_printing_from_the_dark_theme_is_black_on_white(started, trained):
+def test_printing_from_the_dark_theme_is_black_on_white(chromium, trained):
     """Check the colours at "beforeprint", when the styles of the screen still apply."""
-    with OpenPage(started, pages(trained)[0], scheme="dark") as opened:
+    with OpenPage(chromium, pages(trained)[0], scheme="dark") as opened:
         page = opened.page
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
@@ -245,12 +245,12 @@ def test_printing_from_the_dark_theme_is_black_on_white(started, trained):
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         ink = page.locator(".xtick text").first.evaluate("text => getComputedStyle(text).fill")
         assert sum(map(int, re.findall(r"\d+", ink)[:3])) > 600
-        assert opened.complaints == []
+        assert opened.messages == []
 
 
-def test_charts_have_only_the_listed_buttons(started, paper):
+def test_charts_have_only_the_listed_buttons(chromium, paper):
     """Plotly has a button that sends the chart to a server; neither it nor a new one may appear."""
-    with OpenPage(started, paper) as opened:
+    with OpenPage(chromium, paper) as opened:
         page = opened.page
         page.locator(".plot .main-svg").first.wait_for()
         buttons = page.locator(".plot").first.locator(".modebar-btn")
@@ -260,23 +260,23 @@ def test_charts_have_only_the_listed_buttons(started, paper):
         assert buttons.evaluate_all("all => all.every(b => b.tabIndex === -1)")
 
 
-def test_dragging_on_a_touch_screen_does_not_zoom(started, trained):
-    with OpenPage(started, pages(trained)[0], width=360, has_touch=True, is_mobile=True) as opened:
+def test_dragging_on_a_touch_screen_does_not_zoom(chromium, trained):
+    with OpenPage(chromium, pages(trained)[0], width=360, has_touch=True, is_mobile=True) as opened:
         opened.page.locator(".plot").first.scroll_into_view_if_needed()
         opened.page.locator(".plot .main-svg").first.wait_for()
         assert opened.page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
 
 
-def test_without_scripts_charts_are_described_in_words(started, paper):
-    with OpenPage(started, paper, java_script_enabled=False) as opened:
+def test_without_scripts_charts_are_described_in_words(chromium, paper):
+    with OpenPage(chromium, paper, java_script_enabled=False) as opened:
         page = opened.page
-        assert "Lowest means" in page.locator("#fig03 .plot").inner_text()
+        assert "Lowest mean test losses: " in page.locator("#fig03 .plot").inner_text()
         assert not page.locator("fieldset.names").first.is_visible()
         assert page.locator("#table1 tbody tr").first.is_visible()
 
 
-def test_the_theme_can_be_chosen(started, paper):
-    with OpenPage(started, paper) as opened:
+def test_the_theme_can_be_chosen(chromium, paper):
+    with OpenPage(chromium, paper) as opened:
         page = opened.page
         button = page.locator("#theme")
         seen = []
@@ -292,10 +292,10 @@ def test_the_theme_can_be_chosen(started, paper):
         assert seen[0][1] == seen[1][1] != seen[2][1]
 
 
-def test_the_report_of_a_user_s_table(started, trained):
+def test_the_report_of_a_user_s_table(chromium, trained):
     for path in pages(trained):
         assert path.stat().st_size < LARGEST
-        with OpenPage(started, path) as opened:
+        with OpenPage(chromium, path) as opened:
             check_charts(opened)
             page = opened.page
             text = page.locator("main").inner_text()
@@ -310,11 +310,11 @@ def test_the_report_of_a_user_s_table(started, trained):
             assert page.locator("script").count() == 3
 
 
-def test_hostile_names_are_shown_as_they_are(started, trained):
+def test_hostile_names_are_shown_as_they_are(chromium, trained):
     target = json.loads((trained / "model" / "about.json").read_text(encoding="utf-8"))["target"][
         "name"
     ]
-    with OpenPage(started, trained / "model" / "report.html") as opened:
+    with OpenPage(chromium, trained / "model" / "report.html") as opened:
         check_charts(opened)
         page = opened.page
         page.locator("#model details > summary").last.click()
@@ -327,8 +327,8 @@ def test_hostile_names_are_shown_as_they_are(started, trained):
         assert any(target[:30] in title for title in titles)
 
 
-def test_charts_are_described_and_reachable_by_keyboard(started, paper):
-    with OpenPage(started, paper) as opened:
+def test_charts_are_described_and_reachable_by_keyboard(chromium, paper):
+    with OpenPage(chromium, paper) as opened:
         page = opened.page
         for plot in page.locator(".plot").all():
             assert len(plot.get_attribute("aria-label")) > 20
@@ -343,18 +343,18 @@ def test_charts_are_described_and_reachable_by_keyboard(started, paper):
         assert len(ids) == len(set(ids))
 
 
-def test_the_policy_stops_inserted_scripts_and_requests(started, paper, tmp_path):
+def test_the_policy_stops_inserted_scripts_and_requests(chromium, paper, tmp_path):
     """Insert what a failure to escape would insert: the policy of the page must still stop it."""
     text = paper.read_text(encoding="utf-8")
     broken = tmp_path / "broken.html"
     inserted = "<script>document.title = 'ran'</script><img src='https://127.0.0.1:9/x.png'>"
     broken.write_text(text.replace("<main", f"{inserted}<main", 1), encoding="utf-8")
-    with OpenPage(started, broken) as opened:
+    with OpenPage(chromium, broken) as opened:
         assert opened.page.title() != "ran"
         refused = [url for url, why in opened.failed if why == "csp"]
         assert refused == [url for url in opened.requests if url.startswith("http")]
         assert refused
-        assert any("Content Security Policy" in words for words in opened.complaints)
+        assert any("Content Security Policy" in message for message in opened.messages)
 
 
 def test_table_1_of_the_page_agrees_with_the_store(paper):
