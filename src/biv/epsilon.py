@@ -190,7 +190,18 @@ class EpsilonPolicy(ABC):
         """
 
     def check(self, variance: Tensor) -> None:  # noqa: B027
-        """Raise ValueError if ε cannot be chosen; called if arguments are validated."""
+        """Check that ε can be chosen; called if arguments are validated.
+
+        Parameters
+        ----------
+        variance : Tensor of any shape
+            Variances σ² as in :meth:`resolve`.
+
+        Raises
+        ------
+        ValueError
+            If ε cannot be chosen.
+        """
 
 
 @dataclass(frozen=True)
@@ -226,7 +237,18 @@ class Fixed(EpsilonPolicy):
         object.__setattr__(self, "value", value)
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
-        """Return the value."""
+        """Return the value.
+
+        Parameters
+        ----------
+        variance : Tensor of any shape
+            Variances σ²; they are not used.
+
+        Returns
+        -------
+        float or Tensor of shape ()
+            The value.
+        """
         return self.value
 
 
@@ -281,7 +303,18 @@ class Relative(EpsilonPolicy):
             )
 
     def resolve(self, variance: Tensor) -> float | Tensor:  # noqa: ARG002
-        """Return fraction × label variance."""
+        """Return fraction × label variance.
+
+        Parameters
+        ----------
+        variance : Tensor of any shape
+            Variances σ²; they are not used.
+
+        Returns
+        -------
+        float or Tensor of shape ()
+            ε, in the units of the label variance.
+        """
         return self.fraction * self.label_variance
 
 
@@ -350,7 +383,18 @@ class MinimumBatchSize(EpsilonPolicy):
             object.__setattr__(self, "fraction", fraction)
 
     def resolve(self, variance: Tensor) -> float | Tensor:
-        """Return the smallest ε that reaches the minimum."""
+        """Return the smallest ε that reaches the minimum.
+
+        Parameters
+        ----------
+        variance : Tensor of any shape
+            Variances σ² of all labels that share the normaliser; +inf for unused labels.
+
+        Returns
+        -------
+        float or Tensor of shape ()
+            ε >= 0, in the units of `variance`.
+        """
         flat = variance.flatten()
         if self.size is not None:
             return _solve(flat, (0,), size=self.size)
@@ -358,7 +402,18 @@ class MinimumBatchSize(EpsilonPolicy):
         return _solve(flat, (0,), fraction=self.fraction)
 
     def check(self, variance: Tensor) -> None:
-        """Raise ValueError if a batch that is not empty has fewer usable labels than `size`."""
+        """Check that a batch has at least `size` usable labels, or none.
+
+        Parameters
+        ----------
+        variance : Tensor of any shape
+            Variances σ² of all labels that share the normaliser; +inf for unused labels.
+
+        Raises
+        ------
+        ValueError
+            If there are too few usable labels.
+        """
         available = variance.isfinite().sum()
         if self.size is not None and 0 < available <= self.size * (1 - SIZE_TOLERANCE):
             raise ValueError(

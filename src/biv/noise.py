@@ -45,7 +45,15 @@ def _up_to(limit: float) -> validation.Range:
 
 
 class NoiseModel(Protocol):
-    """Interface of the distributions P(σ²), whose support is a part of σ² >= 0."""
+    """Interface of the distributions P(σ²), whose support is a part of σ² >= 0.
+
+    Examples
+    --------
+    >>> import biv
+    >>> model: NoiseModel = biv.noise.Gamma(alpha=0.5, mean=2.0)
+    >>> model.mean, model.variance
+    (2.0, 8.0)
+    """
 
     @property
     def mean(self) -> float:
@@ -62,7 +70,20 @@ class NoiseModel(Protocol):
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """Return `n` independent draws of σ², or an array of the shape `n`."""
+        """Return independent draws of σ².
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of draws, or shape of the array of draws.
+        generator : numpy.random.Generator
+            Generator to draw from.
+
+        Returns
+        -------
+        ndarray of shape (n,) or n
+            Draws, in squared label units.
+        """
 
 
 @dataclass(frozen=True, init=False)
@@ -125,7 +146,20 @@ class Uniform:
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """Return `n` independent draws of σ², or an array of the shape `n`."""
+        """Return independent draws of σ².
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of draws, or shape of the array of draws.
+        generator : numpy.random.Generator
+            Generator to draw from.
+
+        Returns
+        -------
+        ndarray of shape (n,) or n
+            Draws, in squared label units.
+        """
         low, high = self.support
         return validation.generator(generator).uniform(low, high, _shape(n))
 
@@ -202,7 +236,20 @@ class BinaryUniform:
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """Return `n` independent draws of σ², or an array of the shape `n`."""
+        """Return independent draws of σ².
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of draws, or shape of the array of draws.
+        generator : numpy.random.Generator
+            Generator to draw from.
+
+        Returns
+        -------
+        ndarray of shape (n,) or n
+            Draws, in squared label units.
+        """
         shape = _shape(n)
         is_low = validation.generator(generator).random(shape) < self.p
         low, high = self.low.sample(shape, generator), self.high.sample(shape, generator)
@@ -266,7 +313,20 @@ class Gamma:
     def sample(
         self, n: int | tuple[int, ...], generator: np.random.Generator
     ) -> npt.NDArray[np.float64]:
-        """Return `n` independent draws of σ², or an array of the shape `n`."""
+        """Return independent draws of σ².
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of draws, or shape of the array of draws.
+        generator : numpy.random.Generator
+            Generator to draw from.
+
+        Returns
+        -------
+        ndarray of shape (n,) or n
+            Draws, in squared label units.
+        """
         return validation.generator(generator).gamma(self.alpha, self.mean / self.alpha, _shape(n))
 
 

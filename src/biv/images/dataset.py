@@ -31,10 +31,18 @@ class ImageDataset(Dataset):
 
     Attributes
     ----------
-    names : tuple of str
+    names : tuple of str, default=()
         Name of the file of each row.
-    skipped : tuple of Skipped
+    skipped : tuple of Skipped, default=()
         Files that were left out, as pairs (name, reason).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biv.images import ImageDataset
+    >>> x = np.zeros((4, 3, 32, 32), dtype=np.uint8)
+    >>> ImageDataset(x, np.arange(4.0), None, ("red", "green", "blue"), "a sketch", "CC0")
+    ImageDataset(4 images of 32×32, clean labels; a sketch)
     """
 
     names: tuple[str, ...] = ()
@@ -60,6 +68,12 @@ class Pixels(NamedTuple):
         Mean of each channel, on the scale from 0 to 255.
     std : tuple of float
         Standard deviation of each channel, on that scale.
+
+    Examples
+    --------
+    >>> from biv.images import Pixels
+    >>> Pixels(mean=(127.5,), std=(50.0,))
+    Pixels(mean=(127.5,), std=(50.0,))
     """
 
     mean: tuple[float, ...]

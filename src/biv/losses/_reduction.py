@@ -71,6 +71,11 @@ class LossSums(NamedTuple):
         """Return numerator / denominator, or 0, attached to the graph, if no element is used.
 
         With `per_output`, return the mean over the outputs that have used elements.
+
+        Returns
+        -------
+        Tensor of shape ()
+            The loss.
         """
         each = self.numerator / torch.where(self.denominator == 0, 1.0, self.denominator)
         if not each.ndim:

@@ -64,6 +64,12 @@ class VarianceLoss(nn.Module, ABC):
     rank gets invalid input, all ranks raise; with ``validate_args=False``, the other ranks get NaN
     instead. A policy for ε that reads the batch synchronises with the device in any case, because
     it needs the number of rows of each rank.
+
+    Examples
+    --------
+    >>> loss: VarianceLoss = BIVLoss(epsilon=1.0)
+    >>> loss(torch.tensor([1.0, 2.0]), torch.zeros(2), variance=torch.tensor([0.0, 3.0]))
+    tensor(1.6000)
     """
 
     _formula: LossFormula | None = None
@@ -116,7 +122,7 @@ class VarianceLoss(nn.Module, ABC):
             Predictions f, in label units.
         target : Tensor of the shape of `pred`
             Noisy labels ỹ, in label units. NaN marks a missing label.
-        variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
+        variance : Tensor of the shape of `pred`, or (N, 1) for (N, D), optional
             Noise variance σ² of each label (not σ), in squared label units. 0 marks an exact label,
             +inf a label to ignore. :class:`L2Loss` also accepts None, its default.
         mask : bool Tensor, default=None
@@ -231,7 +237,7 @@ class VarianceLoss(nn.Module, ABC):
         ----------
         targets : iterable of Tensor
             Labels of each micro-batch. A rank without rows passes one micro-batch of zero rows.
-        variances : iterable of Tensor
+        variances : iterable of Tensor, optional
             Variances of each micro-batch. :class:`L2Loss` also accepts None, its default.
         masks : iterable of Tensor or None, default=None
             Mask of each micro-batch. Pass them if micro-batches are padded.
@@ -358,6 +364,21 @@ class WindowLoss:
 
     Calling it with the arguments of :meth:`biv.VarianceLoss.forward` returns the part of one
     micro-batch. The parts of all micro-batches add up to the loss of the window.
+
+    Attributes
+    ----------
+    formula : LossFormula
+        Elementwise loss and weighting.
+    normaliser : Normaliser
+        Denominator of the window.
+
+    Examples
+    --------
+    >>> pred, target, variance = torch.ones(4), torch.zeros(4), torch.ones(4)
+    >>> window = BIVLoss().window(target.split(2), variance.split(2))
+    >>> batches = zip(pred.split(2), target.split(2), variance.split(2))
+    >>> sum(window(*batch) for batch in batches)
+    tensor(1.)
     """
 
     formula: LossFormula

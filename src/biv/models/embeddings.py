@@ -135,7 +135,18 @@ class PeriodicEmbedding(nn.Module):
         return f"{len(self.others) + len(self.columns)}, {self.spec}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with the columns of `spec` embedded."""
+        """Return x with the columns of `spec` embedded.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., features)
+            Scaled features.
+
+        Returns
+        -------
+        Tensor of shape (..., embedded features)
+            The other columns of x, followed by the embeddings.
+        """
         angle = x[..., self.columns, None] * (2 * math.pi * self.frequency)
         waves = torch.cat([angle.cos(), angle.sin()], dim=-1)
         embedded = torch.einsum("...cw,cdw->...cd", waves, self.weight) + self.bias

@@ -120,7 +120,17 @@ class Standardise(nn.Module):
         self.register_buffer("scale", 1.0 / torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return standardised images of the same shape, (N, C, H, W), laid out channels last.
+        """Return standardised images, laid out channels last.
+
+        Parameters
+        ----------
+        images : Tensor of shape (N, C, H, W)
+            Images on the scale of `mean`.
+
+        Returns
+        -------
+        Tensor of shape (N, C, H, W)
+            Standardised images.
 
         Raises
         ------

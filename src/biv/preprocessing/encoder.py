@@ -266,6 +266,11 @@ class FeatureEncoder:
         number : int
             Index of a column of the matrix.
 
+        Returns
+        -------
+        int
+            Index of a column of the table.
+
         Examples
         --------
         >>> x = np.array([[1.0, 5.0], [np.nan, 6.0]])
@@ -277,6 +282,11 @@ class FeatureEncoder:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rules as a list of dicts that can be written as JSON.
+
+        Returns
+        -------
+        list of dict
+            One dict per column of the table.
 
         Examples
         --------

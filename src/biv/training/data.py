@@ -235,6 +235,11 @@ class Member:
         ----------
         generator : torch.Generator
             Generator that shuffles.
+
+        Returns
+        -------
+        Tensor of shape (rows,) and dtype int64
+            Indices of rows.
         """
         order = torch.randperm(len(self), generator=generator)
         return order if self.rows is None else self.rows[order]

@@ -33,7 +33,7 @@ class History:
         Mean squared error on the test rows, in squared units of y.
     test_step : ndarray of shape (evaluations,)
         Number of steps done at each evaluation.
-    diverged_at : int or None
+    diverged_at : int or None, default=None
         Step after which the loss, a parameter or the optimizer's state was infinite or NaN; None if
         all stayed finite. Training stopped there, and later values of the curves are NaN.
 

@@ -128,7 +128,18 @@ class Schedule:
         return steps
 
     def share_of_step(self, step: int) -> float:
-        """Return the fraction by which the average moves after a step, counted from 1."""
+        """Return the fraction by which the average moves after a step.
+
+        Parameters
+        ----------
+        step : int
+            Number of the step, counted from 1.
+
+        Returns
+        -------
+        float
+            Fraction between 0 and 1.
+        """
         eta = float(self.averaging or 0.0)
         return (eta + 1.0) / (step + eta)
 
@@ -141,6 +152,11 @@ class Schedule:
             Groups with the keys "params" and "lr".
         fused : bool
             Whether the optimizer updates all parameters in one pass.
+
+        Returns
+        -------
+        torch.optim.Optimizer
+            SGD, Adam or AdamW.
         """
         if self.optimizer == "sgd":
             return torch.optim.SGD(

@@ -277,15 +277,43 @@ class Stack:
         return table
 
     def module(self, member: int) -> nn.Module:
-        """Return a member as an ordinary module, with its current parameters or their average."""
+        """Return a member as an ordinary module, with its current parameters or their average.
+
+        Parameters
+        ----------
+        member : int
+            Index of the member.
+
+        Returns
+        -------
+        nn.Module
+            The module.
+        """
         return self._stacked.module(self._place[member], self._last_or_average())
 
     def snapshot(self) -> Tensor:
-        """Return a copy of the current parameters of all members, or of their averages."""
+        """Return a copy of the current parameters of all members, or of their averages.
+
+        Returns
+        -------
+        Tensor
+            One row of parameters per member, for :meth:`modules`.
+        """
         return self._last_or_average().clone()
 
     def modules(self, snapshot: Tensor) -> list[nn.Module]:
-        """Return all members as ordinary modules, with the parameters of a snapshot."""
+        """Return all members as ordinary modules, with the parameters of a snapshot.
+
+        Parameters
+        ----------
+        snapshot : Tensor
+            Parameters that :meth:`snapshot` returned.
+
+        Returns
+        -------
+        list of nn.Module
+            One module per member.
+        """
         return [self._stacked.module(place, snapshot) for place in self._place]
 
     def _last_or_average(self) -> Tensor:
@@ -295,6 +323,11 @@ class Stack:
         """Return the curves of every member up to the current step.
 
         If all members have diverged, the curves are filled up with NaN to the end of the schedule.
+
+        Returns
+        -------
+        list of History
+            Curves of each member.
         """
         tested = [member.test is not None for member in self._ordered]
         steps = self.schedule.epochs * self.steps_per_epoch
@@ -302,7 +335,13 @@ class Stack:
         return [ordered[place] for place in self._place]
 
     def summary(self) -> str:
-        """Return the last losses, averaged over members still trained, as text."""
+        """Return the last losses, averaged over members still trained, as text.
+
+        Returns
+        -------
+        str
+            The text, for a progress bar.
+        """
         parts = [
             f"{title} {last:.3f}"
             for title, name in (("train", "train_loss"), ("test", "test_loss"))
@@ -314,6 +353,11 @@ class Stack:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the training depends on; call it between epochs.
+
+        Returns
+        -------
+        dict
+            The state, for :meth:`load_state_dict`.
 
         Raises
         ------
@@ -337,6 +381,11 @@ class Stack:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from where :meth:`state_dict` was taken.
+
+        Parameters
+        ----------
+        state : dict
+            State that :meth:`state_dict` returned.
 
         Raises
         ------
