@@ -1,4 +1,4 @@
-"""ε: the smallest that keeps an effective batch size, and the policies."""
+"""The smallest ε that reaches an effective batch size, and the policies for ε."""
 
 import numpy as np
 import pytest
@@ -22,12 +22,12 @@ def batch_size(variance, epsilon):
     return biv.effective_batch_size(biv.inverse_variance_weights(variance, epsilon))
 
 
-@given(variance=VARIANCES, share=st.floats(0.01, 1.0))
-def test_it_is_the_smallest_that_reaches_the_size(variance, share):
+@given(variance=VARIANCES, fraction=st.floats(0.01, 1.0))
+def test_epsilon_is_the_smallest_that_reaches_the_size(variance, fraction):
     available = np.isfinite(variance).sum()
     if not available:
         return
-    size = max(share * available, 1e-3)
+    size = max(fraction * available, 1e-3)
     epsilon = biv.epsilon_for_batch_size(variance, size)
     goal = size * (1 - 1e-6)
     assert epsilon >= 0
@@ -62,7 +62,7 @@ def test_a_root_far_below_the_smallest_positive_variance():
 
 def test_zeros_and_infinities():
     variance = np.array([0.0, 0.0, 1.0, 1.0, np.inf])
-    assert biv.epsilon_for_batch_size(variance, 2) == 0  # the two trusted labels already make it
+    assert biv.epsilon_for_batch_size(variance, 2) == 0  # the two trusted labels already reach it
     epsilon = biv.epsilon_for_batch_size(variance, 3)
     assert batch_size(variance, epsilon) == pytest.approx(3, rel=2e-6)
     assert biv.epsilon_for_batch_size(np.zeros(5), 5) == 0
@@ -70,7 +70,7 @@ def test_zeros_and_infinities():
     assert biv.epsilon_for_batch_size(np.array([1e-12, np.inf]), 1) == 0
 
 
-def test_all_elements_are_reached_by_tolerance():
+def test_a_size_of_all_elements_is_reached_within_the_tolerance():
     variance = np.array([0.0, 1.0, 5.0])
     epsilon = biv.epsilon_for_batch_size(variance, 3)
     assert np.isfinite(epsilon)
@@ -97,7 +97,7 @@ def test_single_precision(dtype):
     assert batch_size(variance.double(), epsilon.double()) >= 60 * (1 - 1e-6)
 
 
-def test_what_it_gives_can_be_passed_on():
+def test_the_result_can_be_passed_to_a_loss():
     pred, target, variance = torch.rand(3, 16)
     for epsilon in (
         biv.epsilon_for_batch_size(variance, 12),

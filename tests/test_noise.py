@@ -1,4 +1,4 @@
-"""Noise models: moments, distribution, support, and labels drawn with them."""
+"""Noise models: moments, distribution and support; and noisy labels drawn with them."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def rng(seed=0):
 
 
 def distribution(model):
-    """The cumulative distribution of a model, by scipy's parameters."""
+    """Return the cumulative distribution of a model, computed by SciPy."""
     if isinstance(model, Uniform):
         half = np.sqrt(3 * model.variance)
         return stats.uniform(model.mean - half, 2 * half).cdf
@@ -69,8 +69,8 @@ def test_distribution(model):
 
 
 @pytest.mark.parametrize("model", [m for m in MODELS if isinstance(m, BinaryUniform)], ids=repr)
-def test_distribution_of_two_regimes(model):
-    """Part by part where a part is a single value, which a test of continuous laws cannot judge."""
+def test_distribution_of_a_mixture(model):
+    """A part that is a single value is tested separately, because it is not continuous."""
     draws = model.sample(20_000, rng(1))
     if model.high_variance:
         assert stats.kstest(draws, distribution(model)).pvalue > 1e-3
@@ -98,7 +98,7 @@ def test_moments_are_exact():
     assert model.variance == pytest.approx(0.3 / 3 + 0.7 * (2.0 + mu_h**2) - 49.0, rel=1e-12)
 
 
-def test_samples_come_from_the_generator_alone():
+def test_samples_depend_only_on_the_generator():
     for model in MODELS:
         assert np.array_equal(model.sample(50, rng(3)), model.sample(50, rng(3)))
         assert model.sample((2, 5), rng()).shape == (2, 5)
@@ -107,7 +107,7 @@ def test_samples_come_from_the_generator_alone():
     assert not np.array_equal(MODELS[-1].sample(9, generator), MODELS[-1].sample(9, generator))
 
 
-def test_models_are_values():
+def test_models_are_hashable_and_immutable():
     assert repr(Gamma(1.0, 2.0)) == "Gamma(alpha=1.0, mean=2.0)"
     assert hash(Uniform(2, spread=0)) == hash(Uniform(2.0, variance=0.0))
     with pytest.raises(AttributeError):
@@ -164,7 +164,7 @@ def test_wrong_types(make, message):
         make()
 
 
-def test_corrupted_labels_have_the_noise_asked_for():
+def test_corrupted_labels_have_the_requested_noise():
     y = np.linspace(-50, 50, 100_000)
     variance = Gamma(1.0, 9.0).sample(len(y), rng(1))
     z = (corrupt(y, variance, rng(2)) - y) / np.sqrt(variance)
@@ -177,12 +177,12 @@ def test_corrupt_keeps_shape_and_precision():
     y, variance = np.ones((4, 3), np.float32), np.full((4, 1), 0.5)
     noisy = corrupt(y, variance, rng())
     assert (noisy.shape, noisy.dtype) == ((4, 3), np.float32)
-    assert len(np.unique(noisy)) == 12  # a draw of its own for every element
+    assert len(np.unique(noisy)) == 12  # every element has its own draw
     assert corrupt(np.arange(3), np.zeros(3), rng()).tolist() == [0.0, 1.0, 2.0]
     assert corrupt(torch.ones(2), torch.zeros(2), rng()).tolist() == [1.0, 1.0]
 
 
-def test_a_label_of_infinite_variance_is_lost():
+def test_a_label_of_infinite_variance_becomes_nan():
     noisy = corrupt(np.array([1.0, 2.0]), np.array([np.inf, 0.0]), rng())
     assert np.isnan(noisy[0])
     assert noisy[1] == 2.0
@@ -199,8 +199,8 @@ def test_disturbed_variances(d_v):
     )
 
 
-def test_disturb_would_change_a_sign_as_often_as_the_paper_says():
-    """0.13% at D_v = 1; seen through the absolute value as what lies beyond -σ² + δ."""
+def test_disturb_changes_signs_as_often_as_in_the_paper():
+    """The probability is 0.13% at D_v = 1. The sign is known from the recorded draws."""
 
     class Spy(np.random.Generator):
         def standard_normal(self, *args, **kwargs):
@@ -216,7 +216,7 @@ def test_disturb_would_change_a_sign_as_often_as_the_paper_says():
     assert stats.norm.cdf(-3) == pytest.approx(0.00135, rel=1e-3)
 
 
-def test_disturb_keeps_what_is_certain():
+def test_disturb_keeps_0_and_infinity():
     assert disturb(np.array([0.0, np.inf]), 2.0, rng()).tolist() == [0.0, np.inf]
     assert disturb(np.array([3.0]), 0.0, rng()).tolist() == [3.0]
     assert disturb(np.ones(2, np.float32), 1.0, rng()).dtype == np.float32

@@ -1,4 +1,4 @@
-"""The one writer: a file is complete or not there, in use by one process, and leaves nothing behind."""
+"""Atomic writing: a file is complete or absent, has one writer, and no temporary file is left."""
 
 import errno
 import fcntl
@@ -27,10 +27,10 @@ TEMPORARY = ".a.txt.biv.tmp"
 OPERATIONS = ["create", "truncate", "write", "sync", "rename", "sync folder"]
 
 
-def test_the_operations_of_a_file(tmp_path, monkeypatch):
-    seen = faults(monkeypatch)
+def test_operations_of_a_write(tmp_path, monkeypatch):
+    operations = faults(monkeypatch)
     write_atomically(tmp_path / "new" / "a.txt", b"whole")
-    assert seen == [("make folder", "new"), *((name, "a.txt") for name in OPERATIONS[:-1]),
+    assert operations == [("make folder", "new"), *((name, "a.txt") for name in OPERATIONS[:-1]),
                     ("sync folder", "new")]  # fmt: skip
     assert file_names(tmp_path / "new") == ["a.txt"]
     assert (tmp_path / "new" / "a.txt").read_bytes() == b"whole"
@@ -71,18 +71,18 @@ def test_a_kill_at_every_operation_and_the_next_run(tmp_path, monkeypatch, at):
     assert file_names(tmp_path) == ["a.txt"]
 
 
-def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
+def test_an_error_of_the_caller_is_unchanged_and_leaves_no_file(tmp_path):
     def written():
         with open_atomically(tmp_path / "a.txt") as file:
             file.write(b"x" * 100_000)
-            raise OSError("of the input")
+            raise OSError("input failed")
 
-    with pytest.raises(OSError, match="^of the input$"):
+    with pytest.raises(OSError, match="^input failed$"):
         written()
     assert file_names(tmp_path) == []
 
 
-def test_two_at_once_one_waits_or_is_refused(tmp_path):
+def test_a_second_writer_waits_or_raises(tmp_path):
     path = tmp_path / "a.txt"
     with open_atomically(path) as file:
         file.write(b"first")
@@ -98,7 +98,7 @@ def test_two_at_once_one_waits_or_is_refused(tmp_path):
     assert file_names(tmp_path) == ["a.txt"]
 
 
-def test_a_leftover_is_removed_only_if_nobody_uses_it(tmp_path):
+def test_a_leftover_is_removed_only_if_it_is_not_in_use(tmp_path):
     path = tmp_path / TEMPORARY
     with open_atomically(tmp_path / "a.txt") as file:
         file.write(b"whole")
@@ -113,10 +113,10 @@ def without_locks(*_):
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-@pytest.mark.parametrize("how", ["flock", "system"])
-def test_where_there_are_no_locks_every_writer_has_its_own_file(tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("mechanism", ["flock", "system"])
+def test_without_locks_every_writer_has_its_own_file(tmp_path, monkeypatch, mechanism):
     path = tmp_path / "a.txt"
-    if how == "flock":
+    if mechanism == "flock":
         monkeypatch.setattr(fcntl, "flock", without_locks)
         (tmp_path / TEMPORARY).write_text("half")
         assert atomic_files.remove_leftover(tmp_path / TEMPORARY) is None
@@ -135,7 +135,7 @@ def test_where_there_are_no_locks_every_writer_has_its_own_file(tmp_path, monkey
     assert [name for name in file_names(tmp_path) if name != TEMPORARY] == ["a.txt"]
 
 
-def test_permissions_stay_and_those_of_a_new_file_are_usual(tmp_path):
+def test_permissions_are_kept_and_new_files_get_the_default(tmp_path):
     private, new, usual = (tmp_path / name for name in ("a.txt", "b.txt", "c.txt"))
     private.touch(0o600)
     usual.touch()
@@ -146,17 +146,17 @@ def test_permissions_stay_and_those_of_a_new_file_are_usual(tmp_path):
 
 
 @pytest.mark.parametrize("trap", ["symlink", "hard link", "fifo", "folder"])
-def test_what_is_in_the_way_is_not_written_to(tmp_path, trap):
-    victim, beside = tmp_path / "victim", tmp_path / TEMPORARY
+def test_an_odd_file_at_the_temporary_name_is_not_written_to(tmp_path, trap):
+    victim, temporary = tmp_path / "victim", tmp_path / TEMPORARY
     victim.write_text("mine")
     if trap == "symlink":
-        beside.symlink_to(victim)
+        temporary.symlink_to(victim)
     elif trap == "hard link":
-        os.link(victim, beside)
+        os.link(victim, temporary)
     elif trap == "fifo":
-        os.mkfifo(beside)
+        os.mkfifo(temporary)
     else:
-        beside.mkdir()
+        temporary.mkdir()
     with pytest.raises(WriteError, match=r"a\.txt could not be written"):
         write_atomically(tmp_path / "a.txt", b"new")
     assert victim.read_text() == "mine"
@@ -173,14 +173,14 @@ with lock_folder(Path(sys.argv[1])):
 """
 
 
-def test_a_folder_is_held_by_one_until_it_ends(tmp_path):
+def test_a_folder_is_locked_until_its_process_ends(tmp_path):
     folder = tmp_path / "m"
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE, env=ALONE
     )
     process.stdout.readline()
-    said = rf"m is being written by another process \(pid {process.pid}\): wait for it, or write to another path"
-    with pytest.raises(InUseError, match=said), lock_folder(folder):
+    message = rf"m is being written by another process \(pid {process.pid}\): wait for it, or write to another path"
+    with pytest.raises(InUseError, match=message), lock_folder(folder):
         pass
     process.kill()
     process.communicate()
@@ -189,7 +189,7 @@ def test_a_folder_is_held_by_one_until_it_ends(tmp_path):
     assert file_names(folder) == []
 
 
-def test_a_folder_that_has_just_been_removed_is_made_again(tmp_path, monkeypatch):
+def test_a_folder_that_was_just_removed_is_created_again(tmp_path, monkeypatch):
     folder, lock = tmp_path / "m", atomic_files._lock
 
     def removed_meanwhile(descriptor, path, *, wait):
@@ -217,7 +217,7 @@ print(sorted(path.name for path in Path().iterdir()), Path("small").stat().st_si
 
 
 def test_on_a_small_disk(tmp_path):
-    """A file system of its own, in a namespace of its own, which ends with the process."""
+    """The file system is mounted in a separate namespace, which ends with the process."""
     script, disk = tmp_path / "script.py", tmp_path / "disk"
     script.write_text(FULL)
     disk.mkdir()
@@ -226,17 +226,17 @@ def test_on_a_small_disk(tmp_path):
         if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
             pytest.skip("no file system can be mounted here")
     except FileNotFoundError:
-        pytest.skip("there is no unshare here")
-    found = subprocess.run(
+        pytest.skip("unshare is not installed")
+    completed = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"{mount} && exec {sys.executable} {script}"],
         capture_output=True,
         text=True,
         env=ALONE,
     )
-    assert found.stdout.splitlines() == [
+    assert completed.stdout.splitlines() == [
         "large could not be written: no space left on device",
         "['small'] 60000",
-    ], found.stderr
+    ], completed.stderr
 
 
 def test_without_locks_no_file_of_the_fixed_name_is_left(tmp_path, monkeypatch):
@@ -245,7 +245,7 @@ def test_without_locks_no_file_of_the_fixed_name_is_left(tmp_path, monkeypatch):
     assert file_names(tmp_path) == ["a"]
 
 
-def test_a_link_at_the_temporary_name_is_in_the_way(tmp_path):
+def test_a_link_at_the_temporary_name_is_an_error(tmp_path):
     (tmp_path / ".a.biv.tmp").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(WriteError, match=r"[.]a[.]biv[.]tmp is in the way: remove it"):
         write_atomically(tmp_path / "a", b"1")

@@ -1,4 +1,4 @@
-"""Rank correlations, beside those of SciPy."""
+"""Rank correlations, compared with those of SciPy."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from biv._utils.rank_correlation import rank_correlation, ranks
 
 
 @pytest.mark.parametrize("distinct", [3, 20, 10**9])
-def test_it_is_spearmans_with_mean_ranks_of_ties(distinct):
+def test_rank_correlation_is_spearmans_with_ties(distinct):
     rng = np.random.default_rng(0)
     one = rng.integers(distinct, size=500).astype(float)
     other = one + rng.integers(distinct, size=500)
     assert rank_correlation(one, other) == pytest.approx(stats.spearmanr(one, other).statistic)
 
 
-def test_values_that_are_all_equal_have_none():
+def test_equal_values_have_rank_correlation_0():
     assert rank_correlation(np.ones(5), np.arange(5.0)) == 0.0
 
 

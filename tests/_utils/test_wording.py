@@ -1,4 +1,4 @@
-"""Messages are worded by each front end: arguments in Python, options in the command."""
+"""Messages name settings as arguments in Python and as options in the command."""
 
 import pickle
 import warnings
@@ -37,7 +37,7 @@ def test_a_setting_has_a_name_in_each_front_end(setting, python, option):
     assert message.render(OPTIONS) == f"use {option}!"
 
 
-def test_a_clause_is_left_out_where_its_setting_does_not_exist():
+def test_a_clause_is_left_out_if_its_setting_does_not_exist():
     assert str(RATE) == "more epochs, or a larger learning_rate, may help"
     assert RATE.render(OPTIONS) == "more epochs may help"
     assert RATE.render(STREAM_OPTIONS) == "more epochs, or a larger --learning-rate, may help"
@@ -77,7 +77,7 @@ def table(folder, **columns):
     return path
 
 
-def said(capsys, *arguments):
+def error_of(capsys, *arguments):
     assert main([str(word) for word in arguments]) == 2
     return capsys.readouterr().err
 
@@ -85,48 +85,51 @@ def said(capsys, *arguments):
 COLUMNS = ("--target", "y", "--target-std", "s")
 
 
-def test_an_identifier_that_is_left_out_is_worded_for_both(tmp_path, capsys):
+def test_the_message_about_an_ignored_identifier_has_both_forms(tmp_path, capsys):
     path = table(tmp_path, name=[f"row {k}" for k in range(60)])
     with pytest.warns(UserWarning, match=r"identifiers have \(keep=\['name'\] keeps it\)"):
         read_table(path, target="y", target_std="s")
     with pytest.raises(ValueError, match=r"\(keep=\['name'\] keeps 'name'\)"):
         LabelledTable.read(path, Target("y", std="s"), ignore=["x"])
-    told = said(capsys, "train", path, *COLUMNS, "--ignore", "x", "--out", tmp_path / "m")
-    assert "(--keep name keeps 'name')" in told
+    output = error_of(capsys, "train", path, *COLUMNS, "--ignore", "x", "--out", tmp_path / "m")
+    assert "(--keep name keeps 'name')" in output
 
 
-def test_a_slip_in_a_column_of_numbers_is_worded_for_both(tmp_path, capsys):
+def test_the_error_about_text_in_a_column_of_numbers_has_both_forms(tmp_path, capsys):
     cells = [*map(str, range(59)), "l0"]
     path = table(tmp_path, code=cells)
     with pytest.raises(
         ValueError, match=r"other cells are \(categories=\['code'\] allows text\); got 'l0'"
     ):
         read_table(path, target="y", target_std="s")
-    told = said(capsys, "inspect", path, *COLUMNS, "--no-picture")
-    assert "nearly all other cells are (--category code allows text); got 'l0'" in told
+    output = error_of(capsys, "inspect", path, *COLUMNS, "--no-picture")
+    assert "nearly all other cells are (--category code allows text); got 'l0'" in output
 
 
-def test_missing_error_bars_are_worded_for_both(tmp_path, capsys):
+def test_the_error_about_missing_error_bars_has_both_forms(tmp_path, capsys):
     s = np.where(np.arange(60) == 7, np.nan, 1.0)
     path = table(tmp_path, s=s)
     rows = LabelledTable.read(path, Target("y", std="s"))
     with pytest.raises(ValueError, match="unknown_variance='median' replaces missing error bars"):
         biv.workflows.train_folder(tmp_path / "m", rows, {})
-    told = said(capsys, "train", path, *COLUMNS, "--out", tmp_path / "m")
-    assert "--unknown-variance median replaces missing error bars by their median" in told
+    output = error_of(capsys, "train", path, *COLUMNS, "--out", tmp_path / "m")
+    assert "--unknown-variance median replaces missing error bars by their median" in output
 
 
-def test_a_warning_of_a_fit_is_worded_for_both(tmp_path, capsys):
+def test_a_warning_of_a_fit_has_both_forms(tmp_path, capsys):
     path = table(tmp_path)
     data = read_table(path, target="y", target_std="s")
     model = biv.BIVRegressor(members=2, folds=2, max_epochs=1, random_state=0)
-    wanted = "the last of max_epochs=1 epochs was the best: more epochs, or a larger learning_rate,"
-    with pytest.warns(UserWarning, match=wanted):
+    expected = (
+        "the last of max_epochs=1 epochs was the best: more epochs, or a larger learning_rate,"
+    )
+    with pytest.warns(UserWarning, match=expected):
         model.fit(data.x, data.y, y_var=data.variance)
     small = ("--members", "2", "--max-epochs", "1", "--no-report", "--out", tmp_path / "m")
     with warnings.catch_warnings():
         assert main([str(word) for word in ("train", path, *COLUMNS, *small)]) == 0
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
-        "the last of --max-epochs 1 epochs was the best: more epochs may improve the model" in told
+        "the last of --max-epochs 1 epochs was the best: more epochs may improve the model"
+        in output
     )

@@ -1,4 +1,4 @@
-"""BIV weights for models that are not ours: anything that takes `sample_weight`."""
+"""BIV weights for other libraries' models, which accept `sample_weight`."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ MODELS = {
 
 
 def biv_weights(y, y_var):
-    """The line that the README gives."""
+    """Return the weights as the README computes them."""
     weights = biv.inverse_variance_weights(y_var, 0.05 * biv.metrics.label_variance(y, y_var))
     return weights / weights.mean()
 
@@ -34,8 +34,8 @@ def biv_weights(y, y_var):
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("unit", [1.0, 1e4])
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_boosting_learns_more_from_labels_it_can_trust(make, unit):
-    """Whatever the units of the labels: the weights have none."""
+def test_weights_lower_the_error_of_other_models(make, unit):
+    """The weights have no unit, so that the unit of the labels does not matter."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3000, 3))
     truth = x[:, 0] + np.sin(2 * x[:, 1])

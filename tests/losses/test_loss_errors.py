@@ -1,4 +1,4 @@
-"""Bad input to the losses: every error names the argument, what was found and what was expected."""
+"""Errors of the losses name the argument, what was expected and what was found."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ N = 4
 COLUMN = torch.ones(N, 1)
 ROW = torch.ones(N)
 
-# What is wrong: (arguments that replace good ones, kind of error, what its message must say).
+# Problem: (arguments that replace valid ones, type of the error, pattern of its message).
 BAD_ARGUMENTS = {
     "pred of another shape": ({"pred": COLUMN}, ValueError, r"pred .*\(4,\); got \(4, 1\): use pred.reshape\(-1\)"),
     "pred of another length": ({"pred": torch.ones(5)}, ValueError, r"pred .*\(4,\); got \(5,\)"),
@@ -26,7 +26,7 @@ BAD_ARGUMENTS = {
         ValueError,
         r"variance .*\(4, 1\); got \(4,\): use variance.reshape\(-1, 1\)",
     ),
-    "a row beside a matrix": (
+    "a row for a matrix": (
         {"pred": torch.ones(N, 3), "target": torch.ones(N, 3), "variance": ROW},
         ValueError,
         r"variance .*\(4, 3\) or \(4, 1\); got \(4,\): use variance.reshape\(-1, 1\)",
@@ -89,16 +89,16 @@ def test_bad_arguments_of_every_loss(case, problem):
             call(**good_arguments() | replaced)
 
 
-def test_a_long_list_is_not_printed_whole():
+def test_a_long_list_is_shortened_in_the_error():
     with pytest.raises(TypeError, match="variance must be a torch.Tensor") as error:
         biv.biv_loss(**good_arguments() | {"variance": [1.0] * 10_000})
     assert len(str(error.value)) < 200
 
 
-def test_bad_rows_are_named_as_they_were_given():
+def test_errors_have_the_indices_of_the_argument_passed():
     pred, target, _ = batch(5, 4)
     variance = torch.tensor([[1.0], [-1.0], [1.0], [-2.0], [-3.0]])
-    target[4] = torch.nan  # not in use, so not looked at
+    target[4] = torch.nan  # unused, so not checked
     with pytest.raises(ValueError, match=r"got -1 at index \(1, 0\), -2 at index \(3, 0\) \(see"):
         biv.biv_loss(pred, target, variance)
     with pytest.raises(
@@ -124,7 +124,7 @@ BAD_SETTINGS = {
     "infinite epsilon": (biv.IVLoss, {"epsilon": float("inf")}, ValueError, "epsilon .*got inf"),
     "a string for epsilon": (biv.BIVLoss, {"epsilon": "0.05"}, TypeError, r"epsilon must be a finite number >= 0; got '0.05' of type str: pass a number or a policy"),
     "None for epsilon": (biv.BIVLoss, {"epsilon": None}, TypeError, "epsilon .*got None"),
-    "a truth value for epsilon": (biv.BIVLoss, {"epsilon": True}, TypeError, "epsilon .*got True of type bool"),
+    "a boolean for epsilon": (biv.BIVLoss, {"epsilon": True}, TypeError, "epsilon .*got True of type bool"),
     "many epsilons": (biv.BIVLoss, {"epsilon": torch.ones(2)}, TypeError, r"epsilon .*shape \(\).*got .*shape \(2,\)"),
     "an epsilon that learns": (biv.BIVLoss, {"epsilon": torch.tensor(0.1, requires_grad=True)}, ValueError, "epsilon must not require grad"),
     "threshold of zero": (biv.CutoffLoss, {"threshold": 0.0}, ValueError, "threshold must be a number > 0; got 0"),
@@ -144,7 +144,7 @@ FUNCTION_OF = {
 
 
 @pytest.mark.parametrize("problem", BAD_SETTINGS)
-def test_bad_settings_are_found_when_the_loss_is_made(problem):
+def test_bad_settings_raise_when_the_loss_is_created(problem):
     module, settings, kind, message = BAD_SETTINGS[problem]
     with pytest.raises(kind, match=message):
         module(**settings)
@@ -158,7 +158,7 @@ def test_cutoff_needs_a_threshold():
         biv.CutoffLoss()
 
 
-def test_iv_has_no_limit_at_variance_zero():
+def test_iv_is_not_finite_at_variance_zero():
     pred, target, variance = batch(N)
     variance[2] = 0.0
     with pytest.raises(ValueError, match="variance must be positive if epsilon is 0"):
@@ -175,7 +175,7 @@ def test_iv_has_no_limit_at_variance_zero():
     assert biv.iv_loss(pred, target, variance, mask=mask).isfinite()
 
 
-def test_pairs_of_a_policy_that_reads_the_batch_do_not_add_up():
+def test_pairs_need_an_epsilon_that_does_not_depend_on_the_batch():
     with pytest.raises(
         ValueError, match=r"epsilon must be a number, .*MinimumBatchSize.*window\(\)"
     ):
@@ -188,7 +188,7 @@ def test_a_base_that_is_not_elementwise(wrong):
         biv.biv_loss(**good_arguments(), base=wrong)
 
 
-def test_a_batch_smaller_than_the_size_asked_for():
+def test_a_batch_smaller_than_the_minimum_size():
     loss = biv.BIVLoss(MinimumBatchSize(5))
     with pytest.raises(ValueError, match=r"size=5\) needs .*got 4 .*fraction"):
         loss(**good_arguments())
@@ -217,7 +217,7 @@ def test_bad_policies(policy, settings, kind, message):
         policy(**settings)
 
 
-def test_a_window_per_output_wants_the_same_outputs_everywhere():
+def test_a_window_per_output_needs_the_same_outputs_in_every_micro_batch():
     loss, y, wider = biv.BIVLoss(per_output=True), torch.ones(2, 3), torch.ones(2, 4)
     message = r"target must have the same last dimension .*, 3; got shape \(2, 4\)"
     with pytest.raises(ValueError, match=message):
@@ -228,7 +228,7 @@ def test_a_window_per_output_wants_the_same_outputs_everywhere():
         loss.window([y[0], y], [y[0], y])
 
 
-def test_a_minimum_batch_size_per_output_is_one_of_each_output():
+def test_a_minimum_batch_size_per_output_applies_to_each_output():
     loss, (pred, target, variance) = biv.BIVLoss(MinimumBatchSize(4), per_output=True), batch(6, 2)
     assert loss(pred, target, variance) > 0
     target[:3, 1] = torch.nan
@@ -236,14 +236,14 @@ def test_a_minimum_batch_size_per_output_is_one_of_each_output():
         loss(pred, target, variance)
 
 
-def test_iv_per_output_has_no_limit_at_variance_zero():
+def test_iv_per_output_is_not_finite_at_variance_zero():
     pred, target, variance = batch(N, 3)
     variance[2, 1] = 0.0
     with pytest.raises(ValueError, match="got variance 0 and epsilon 0"):
         biv.iv_loss(pred, target, variance, per_output=True)
 
 
-def test_windows_want_one_entry_a_micro_batch():
+def test_windows_need_one_entry_per_micro_batch():
     loss, y = biv.BIVLoss(), torch.ones(2)
     with pytest.raises(ValueError, match="variances must hold one entry per micro-batch, 2; got 1"):
         loss.window([y, y], [y])

@@ -1,4 +1,4 @@
-"""Laws that every loss of the list obeys, and those that some declare."""
+"""Laws that every loss obeys, and laws that a loss declares."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ def by_name(case):
 
 
 def scaled_epsilon(settings, factor):
-    """The same settings in units whose square is `factor` times smaller."""
+    """Return the same settings with variances `factor` times larger."""
     settings = dict(settings)
     for name in ("epsilon", "threshold"):
         value = settings.get(name)
@@ -121,12 +121,12 @@ def test_variance_of_one_column_is_expanded_before_summing(case):
     )
 
 
-WAYS_OUT = ("mask", "missing target", "infinite variance", "no importance")
+REASONS = ("mask", "missing target", "infinite variance", "zero weight")
 
 
-@pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("validate_args", [True, False])
-def test_what_is_left_out_is_as_if_it_were_not_there(case, way, validate_args):
+def test_a_left_out_element_has_no_effect(case, reason, validate_args):
     pred, target, variance = batch(12, seed=5)
     out = torch.zeros(12, dtype=torch.bool)
     out[[0, 3, 7]] = True
@@ -135,14 +135,14 @@ def test_what_is_left_out_is_as_if_it_were_not_there(case, way, validate_args):
     expected_gradient[~out] = gradient(case, pred[~out], target[~out], variance[~out])
 
     options = {"validate_args": validate_args}
-    # What a left-out element holds must not matter: its prediction is not even a number.
+    # The prediction of a left-out element may be anything, even NaN.
     pred[out] = torch.tensor([torch.nan, torch.inf, 1e300], dtype=torch.float64)
-    if way == "mask":
+    if reason == "mask":
         options["mask"] = ~out
         target[out], variance[out] = torch.inf, torch.tensor([-1.0, torch.nan, 0.0]).double()
-    elif way == "missing target":
+    elif reason == "missing target":
         target[out], variance[out] = torch.nan, torch.tensor([-1.0, torch.nan, 0.0]).double()
-    elif way == "infinite variance":
+    elif reason == "infinite variance":
         variance[out] = torch.inf
     else:
         options["sample_weight"] = (~out).double()
@@ -153,16 +153,16 @@ def test_what_is_left_out_is_as_if_it_were_not_there(case, way, validate_args):
     )
 
 
-@pytest.mark.parametrize("why", ["masked", "missing", "infinite", "no rows", "no columns"])
-def test_nothing_left_is_zero_and_attached(case, why):
-    shape = {"no rows": (0, 3), "no columns": (3, 0)}.get(why, (3, 3))
+@pytest.mark.parametrize("reason", ["masked", "missing", "infinite", "no rows", "no columns"])
+def test_the_loss_without_used_elements_is_zero_and_attached(case, reason):
+    shape = {"no rows": (0, 3), "no columns": (3, 0)}.get(reason, (3, 3))
     pred, target, variance = batch(*shape)
     options = {}
-    if why == "masked":
+    if reason == "masked":
         options["mask"] = torch.zeros(shape, dtype=torch.bool)
-    elif why == "missing":
+    elif reason == "missing":
         target.fill_(torch.nan)
-    elif why == "infinite":
+    elif reason == "infinite":
         variance.fill_(torch.inf)
     for validate_args in (True, False):
         pred = pred.detach().requires_grad_()
@@ -235,17 +235,17 @@ def test_per_output_is_the_mean_of_the_losses_of_the_outputs(case, shape):
         for *column, m, s in columns(pred, target, variance, mask, importance)
     ]
     options = {"mask": mask, "sample_weight": importance}
-    found = case(pred, target, variance, **options)
-    torch.testing.assert_close(found, torch.stack(alone).mean(), **TIGHT)
-    each = gradient(case, pred, target, variance, **options)
-    assert each.isfinite().all()
-    assert not each[target.isnan()].any()
+    result = case(pred, target, variance, **options)
+    torch.testing.assert_close(result, torch.stack(alone).mean(), **TIGHT)
+    grad = gradient(case, pred, target, variance, **options)
+    assert grad.isfinite().all()
+    assert not grad[target.isnan()].any()
 
 
 @pytest.mark.parametrize("case", PER_OUTPUT, ids=by_name)
 @pytest.mark.parametrize("factor", [1e-6, 0.0, 1e6, torch.inf])
-def test_per_output_the_variance_of_one_output_is_no_concern_of_another(case, factor):
-    """Nor is an output with nothing left: it does not count in the mean."""
+def test_per_output_the_variance_of_one_output_does_not_affect_another(case, factor):
+    """An output without used elements does not count in the mean."""
     pred, target, variance = batch(12, 3, seed=3)
     changed = variance * torch.tensor([1.0, 1.0, factor]).double()
     before, after = (gradient(case, pred, target, v)[:, :2] for v in (variance, changed))
@@ -254,7 +254,7 @@ def test_per_output_the_variance_of_one_output_is_no_concern_of_another(case, fa
     if case.kind == "biv" and factor == 1e-6:
         pooled = case.function(pred, target, changed, epsilon=0.0)
         nearly_alone = case.function(pred[:, 2], target[:, 2], changed[:, 2], epsilon=0.0)
-        torch.testing.assert_close(pooled, nearly_alone, rtol=1e-3, atol=0)  # what it is for
+        torch.testing.assert_close(pooled, nearly_alone, rtol=1e-3, atol=0)  # why per_output exists
 
 
 @pytest.mark.parametrize("case", PER_OUTPUT, ids=by_name)
@@ -307,7 +307,7 @@ def test_an_integer_importance_is_a_repetition(case):
 
 
 @pytest.mark.parametrize("case", cases_obeying("minimiser is the weighted mean"), ids=by_name)
-def test_a_constant_predictor_is_best_at_the_weighted_mean(case):
+def test_the_best_constant_prediction_is_the_weighted_mean(case):
     _, target, variance = batch(20)
     weights = {
         "l2": lambda v: np.ones_like(v),

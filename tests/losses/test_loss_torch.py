@@ -8,7 +8,7 @@ from helpers.cases import CASES, batch
 
 
 def loss_arguments(*shape, seed=0):
-    """A batch with everything in it that a loss must cope with."""
+    """Return a batch with missing, ignored, masked and weighted elements."""
     pred, target, variance = batch(*shape, seed=seed)
     target.view(-1)[1] = torch.nan
     variance.view(-1)[3] = torch.inf
@@ -24,8 +24,8 @@ def test_gradcheck(case):
     assert torch.autograd.gradgradcheck(lambda p: case(p, target, variance, **options), (pred,))
 
 
-def test_targets_may_learn_too(case):
-    """A bootstrapped target is a tensor with a gradient like any other."""
+def test_gradients_reach_targets(case):
+    """A bootstrapped target is a tensor that may require grad."""
     pred, target, variance = batch(6)
     target = target.requires_grad_()
     assert torch.autograd.gradcheck(lambda t: case(pred, t, variance), (target,))
@@ -82,7 +82,7 @@ def test_grad_of_a_stack(case):
     torch.testing.assert_close(together, leaf.grad, rtol=1e-12, atol=1e-12)
 
 
-def test_values_are_not_looked_at_inside_a_transform(case):
+def test_values_are_not_checked_inside_a_transform(case):
     pred, target, variance = batch(4)
     variance[0] = -1.0
     if case.kind != "l2":
@@ -92,7 +92,7 @@ def test_values_are_not_looked_at_inside_a_transform(case):
 
 
 def test_without_validation_no_value_is_read(case):
-    """On the meta device there are no values: reading one raises."""
+    """Tensors on the meta device have no values, so that reading one raises."""
     pred, target, variance = (tensor.to("meta") for tensor in batch(6, 2))
     mask = torch.ones(6, 2, dtype=torch.bool, device="meta")
     loss = case(pred, target, variance, mask=mask, sample_weight=variance, validate_args=False)
@@ -101,7 +101,7 @@ def test_without_validation_no_value_is_read(case):
         case(pred, target, variance)
 
 
-def test_a_module_has_no_state_of_its_own():
+def test_a_module_has_no_state():
     for case in CASES:
         module = case.build()
         assert not list(module.parameters())

@@ -1,4 +1,4 @@
-"""What holds for one loss or another: their identities and their settings."""
+"""Identities and settings of single losses."""
 
 import copy
 from fractions import Fraction
@@ -22,7 +22,7 @@ TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("base", ["mse", "mae", "huber"])
 @pytest.mark.parametrize(
-    "spoil",
+    "change",
     [
         "nothing",
         "ignored",
@@ -35,23 +35,23 @@ TIGHT = {"rtol": 1e-12, "atol": 1e-12}
         "all ignored",
     ],
 )
-def test_the_plain_way_is_the_general_way(monkeypatch, dtype, base, spoil):
-    """Whatever the batch holds: the short way gives the same, or steps aside."""
+def test_the_fast_path_equals_the_general_path(monkeypatch, dtype, base, change):
+    """The fast path gives the same loss and gradient for any batch, or is not taken."""
     pred, target, variance = batch(40, dtype=dtype)
-    if spoil == "ignored":
+    if change == "ignored":
         variance[3] = torch.inf
-    elif spoil == "missing":
+    elif change == "missing":
         target[3] = torch.nan
-    elif spoil == "trusted":
+    elif change == "trusted":
         variance[3] = 0.0
-    elif spoil == "diverged":
+    elif change == "diverged":
         pred[3], variance[3] = torch.inf, torch.inf
-    elif spoil in ("tiny", "huge"):
-        variance *= {"tiny": 1e-37, "huge": 1e37}[spoil]
-        pred = target + 1e-4 * pred  # with errors so small that their product with 1/σ² is lost
-    elif spoil == "apart":
+    elif change in ("tiny", "huge"):
+        variance *= {"tiny": 1e-37, "huge": 1e37}[change]
+        pred = target + 1e-4 * pred  # errors so small that their product with 1/σ² underflows
+    elif change == "apart":
         variance[::2] *= 1e-12
-    elif spoil == "all ignored":
+    elif change == "all ignored":
         variance[:] = torch.inf
     epsilons = (0.0, 0.05)
 
@@ -67,9 +67,9 @@ def test_the_plain_way_is_the_general_way(monkeypatch, dtype, base, spoil):
     torch.testing.assert_close(short, list(results()))
 
 
-def test_the_plain_way_is_taken_where_it_should_be(monkeypatch):
-    """A batch with nothing to leave out does not pay for what it does not have."""
-    monkeypatch.setattr(Weighted, "sums", lambda *_: pytest.fail("the general way was taken"))
+def test_the_fast_path_is_taken_for_plain_batches(monkeypatch):
+    """A batch without left-out elements does not pay the cost of leaving some out."""
+    monkeypatch.setattr(Weighted, "sums", lambda *_: pytest.fail("the general path was taken"))
     pred, target, variance = batch(40, 2)
     for validate_args in (True, False):
         biv.biv_loss(pred, target, variance, validate_args=validate_args)
@@ -96,7 +96,7 @@ def test_biv_tends_to_l2_as_epsilon_grows():
     assert gaps[-1] < 1e-8 * l2.item() < gaps[0]
 
 
-def test_biv_without_epsilon_takes_its_limit_at_variance_zero():
+def test_biv_without_epsilon_is_its_limit_at_variance_zero():
     pred, target, variance = batch(10)
     variance[[2, 5]] = 0.0
     exact = biv.biv_loss(pred, target, variance, epsilon=0.0)
@@ -108,7 +108,7 @@ def test_biv_without_epsilon_takes_its_limit_at_variance_zero():
 
 def test_cutoff_is_l2_on_the_kept_subset_and_strict():
     pred, target, variance = batch(30)
-    threshold = variance.median().item()  # an element's own variance: strictly below leaves it out
+    threshold = variance.median().item()  # equal to one variance, which is then left out
     kept = variance < threshold
     assert 0 < kept.sum() < 30
     expected = biv.l2_loss(pred[kept], target[kept])
@@ -120,7 +120,7 @@ def test_cutoff_is_l2_on_the_kept_subset_and_strict():
     )
 
 
-def test_a_linear_model_trained_by_biv_meets_weighted_least_squares():
+def test_a_linear_model_trained_by_biv_equals_weighted_least_squares():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
     _, noise, variance = batch(60, seed=2)
@@ -146,11 +146,11 @@ def test_a_linear_model_trained_by_biv_meets_weighted_least_squares():
     optimizer.step(closure)
     torch.testing.assert_close(beta.detach(), closed_form, rtol=1e-8, atol=1e-8)
     unweighted = torch.linalg.lstsq(x, y[:, None]).solution[:, 0]
-    assert (beta.detach() - unweighted).abs().max() > 1e-3  # the two are told apart
+    assert (beta.detach() - unweighted).abs().max() > 1e-3  # the weighted solution differs
 
 
 @pytest.mark.parametrize("epsilon", [0.05, MinimumBatchSize(fraction=0.5)])
-def test_a_stack_trains_per_output_as_the_readable_loop_does(epsilon):
+def test_a_stack_trains_per_output_as_the_reference_loop_does(epsilon):
     rows = triplets(0, rows=90, outputs=3, dtype=torch.float64)
     rows.y[5:, 1], rows.variance[:, 2] = torch.nan, 1e-3 * rows.variance[:, 2]
     loss = biv.BIVLoss(epsilon, per_output=True)
@@ -165,7 +165,7 @@ def test_a_stack_trains_per_output_as_the_readable_loop_does(epsilon):
 
 
 def test_settings_may_change_between_batches():
-    """An ε schedule: what the module shows is what it does."""
+    """A schedule of ε changes the loss and its repr."""
     pred, target, variance = batch(20)
     loss, cutoff = biv.BIVLoss(), biv.CutoffLoss(1.0)
     loss.epsilon, loss.base, cutoff.threshold = 2.0, "mae", 0.5
@@ -179,7 +179,7 @@ def test_settings_may_change_between_batches():
 @pytest.mark.parametrize(
     "number", [np.float32(0.5), np.array(0.5), Fraction(1, 2), torch.tensor(0.5), np.float64(0.5)]
 )
-def test_settings_of_any_kind_of_number(number):
+def test_settings_accept_all_types_of_numbers(number):
     pred, target, variance = batch(20, dtype=torch.float32)
     for function, name in (
         (biv.biv_loss, "epsilon"),
@@ -192,7 +192,7 @@ def test_settings_of_any_kind_of_number(number):
 
 
 @pytest.mark.parametrize("infinity", [float("inf"), np.float32("inf"), torch.tensor(torch.inf)])
-def test_an_infinite_threshold_keeps_all(infinity):
+def test_an_infinite_threshold_keeps_all_labels(infinity):
     pred, target, variance = batch(20)
     assert biv.cutoff_loss(pred, target, variance, threshold=infinity) == biv.l2_loss(pred, target)
 
@@ -200,7 +200,7 @@ def test_an_infinite_threshold_keeps_all(infinity):
 @pytest.mark.parametrize(
     ("dtype", "value"), [(torch.float32, 0.7), (torch.float16, 0.1), (torch.float64, 0.7)]
 )
-def test_a_cutoff_is_decided_in_the_precision_of_the_variance(dtype, value):
+def test_a_cutoff_compares_in_the_precision_of_the_variance(dtype, value):
     pred, target, _ = batch(2)
     variance = torch.tensor([value, value / 2], dtype=dtype)
     assert biv.cutoff_weights(variance, value).tolist() == [0, 1]
@@ -208,8 +208,8 @@ def test_a_cutoff_is_decided_in_the_precision_of_the_variance(dtype, value):
     assert loss == biv.l2_loss(pred[1:], target[1:])
 
 
-def test_a_left_out_element_is_no_trouble_to_any_base():
-    """One that is undefined at 0, at 1, or where prediction and target meet."""
+def test_a_left_out_element_is_safe_for_any_base():
+    """The bases are undefined at 0, at 1, or where prediction and target are equal."""
     pred, target, variance = batch(6)
     pred, target = pred.abs() + 0.1, target.abs() + 3.0
     mask = torch.tensor([True, True, False, True, False, True])
@@ -221,12 +221,12 @@ def test_a_left_out_element_is_no_trouble_to_any_base():
         pred[~mask] = target[~mask] = torch.nan
         options = {"base": base, "mask": mask}
         assert biv.biv_loss(pred, target, variance, **options).isfinite()
-        found = gradient(biv.biv_loss, pred, target, variance, **options)
-        assert found.isfinite().all()
-        assert not found[~mask].any()
+        grad = gradient(biv.biv_loss, pred, target, variance, **options)
+        assert grad.isfinite().all()
+        assert not grad[~mask].any()
 
 
-def test_a_setting_that_is_assigned_holds_from_then_on():
+def test_an_assigned_setting_is_used_from_then_on():
     pred, target, variance = batch(30)
     loss = biv.BIVLoss(epsilon=0.05)
     loss(pred, target, variance)
@@ -244,8 +244,8 @@ def test_a_setting_that_is_assigned_holds_from_then_on():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_the_pair_of_biv_is_in_absolute_weights(dtype):
-    """Pairs of different batches add up only in weights that no batch was divided by."""
+def test_the_pair_of_biv_has_absolute_weights(dtype):
+    """Pairs of different batches can only be added if the weights are not relative to a batch."""
     pred, target, variance = (column.to(dtype) for column in batch(30))
     pair = biv.BIVLoss(epsilon=0.05).sums(pred, target, variance)
     expected = torch.promote_types(dtype, torch.float32)

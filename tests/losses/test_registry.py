@@ -1,4 +1,4 @@
-"""A loss that is registered is available everywhere a loss is chosen by its name."""
+"""A registered loss is available wherever a loss is chosen by its name."""
 
 import math
 import subprocess
@@ -25,7 +25,7 @@ from helpers.cases import Case, batch
 
 @dataclass(frozen=True)
 class InverseDeviation(Weighting):
-    """w = 1/√(σ²+ε), divided by Σ w."""
+    """Weight 1/√(σ²+ε), normalised by Σ w."""
 
     policy: EpsilonPolicy
 
@@ -66,7 +66,7 @@ def toy():
     registry.unregister("toy")
 
 
-def test_it_has_the_value_of_its_reference():
+def test_a_registered_loss_equals_its_reference():
     pred, target, variance = batch(40)
     expected = CASE.reference(pred, target, variance)
     assert float(CASE(pred, target, variance)) == pytest.approx(expected)
@@ -76,7 +76,7 @@ def test_it_has_the_value_of_its_reference():
 @pytest.mark.slow
 @pytest.mark.usefixtures("toy")
 @pytest.mark.filterwarnings("ignore:the last of max_epochs")
-def test_the_estimator_takes_it():
+def test_the_estimator_accepts_a_registered_loss():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 2))
     variance = rng.uniform(0.1, 2.0, size=120)
@@ -95,18 +95,18 @@ def test_the_estimator_takes_it():
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_command_takes_it(capsys):
+def test_the_command_accepts_a_registered_loss(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "{biv,l2,iv,cutoff,toy}" in said
-    assert "with --loss biv or toy: ε, as a number in units of the label variance" in said
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "{biv,l2,iv,cutoff,toy}" in help_text
+    assert "with --loss biv or toy: ε, as a number in units of the label variance" in help_text
     assert main(["train", "no.csv", "--target", "y", "--loss", "toy", "--threshold", "1"]) == 2
     assert "--threshold requires --loss cutoff; got --loss toy" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toy")
-def test_streaming_takes_it():
+def test_streaming_accepts_a_registered_loss():
     settings = streamed.StreamSettings(loss="toy")
     ranks = SimpleNamespace(side_group=None)
     losses = streamed._losses(settings, None, None, ranks, noisy=True)
@@ -116,14 +116,14 @@ def test_streaming_takes_it():
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_experiments_take_it():
+def test_the_experiments_accept_a_registered_loss():
     loss = protocol._loss(Loss("toy", epsilon=0.5), None)
     assert isinstance(loss, InverseDeviationLoss)
     assert loss.epsilon == 0.5
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_comparison_takes_it():
+def test_the_comparison_accepts_a_registered_loss():
     assert "Toy" in methods()
     assert list(methods())[:5] == ["L2", "IV", "Cutoff", "Toy", "BIV"]
 
@@ -148,7 +148,7 @@ def test_every_loss_is_created_from_its_settings(name):
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_name_belongs_to_one_loss():
+def test_names_of_losses_are_unique():
     with pytest.raises(ValueError, match="a loss named 'toy' already exists"):
         registry.register(TOY)
     with pytest.raises(ValueError, match="loss must be one of .*'cutoff', 'toy'; got 'huber'"):

@@ -1,4 +1,4 @@
-"""Weights from variances, and Kish's effective batch size."""
+"""Weights computed from variances, and Kish's effective batch size."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_cutoff_weights_are_strict():
 @pytest.mark.parametrize(
     "function", [biv.inverse_variance_weights, lambda v: biv.cutoff_weights(v, 2)]
 )
-def test_the_same_kind_comes_out(function):
+def test_the_result_has_the_type_of_the_argument(function):
     array = np.linspace(1, 3, 4)
     expected = function(array)
     assert isinstance(expected, np.ndarray)
@@ -44,7 +44,7 @@ def test_the_same_kind_comes_out(function):
         np.testing.assert_allclose(weights.numpy(), expected, rtol=1e-6)
 
 
-def test_the_arrays_people_have_are_taken():
+def test_unusual_arrays_are_accepted():
     """Big-endian (FITS), read-only, reversed, integer and long arrays, lists and scalars."""
     plain = np.array([1.0, 2.0, 4.0])
     read_only = plain.copy()
@@ -62,7 +62,7 @@ def test_the_arrays_people_have_are_taken():
     assert biv.inverse_variance_weights(4.0) == 0.25
 
 
-def test_the_argument_is_left_alone():
+def test_the_argument_is_not_modified():
     array, tensor = np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])
     biv.inverse_variance_weights(array)[:] = 7
     biv.cutoff_weights(tensor, 2.0)[:] = 7
@@ -76,7 +76,7 @@ def test_half_precision_weights_do_not_overflow():
     assert weights.isfinite().all()
 
 
-def test_one_epsilon_a_row():
+def test_one_epsilon_per_row():
     variance = torch.rand(3, 5, dtype=torch.float64)
     epsilon = biv.epsilon_for_batch_size(variance, 4.5, dim=1)
     weights = biv.inverse_variance_weights(variance, epsilon[:, None])
@@ -84,7 +84,7 @@ def test_one_epsilon_a_row():
 
 
 @given(variance=VARIANCES, epsilon=st.just(0.0) | SCALES)
-def test_batch_size_is_kishs_and_within_its_bounds(variance, epsilon):
+def test_batch_size_is_kishs_and_within_bounds(variance, epsilon):
     weights = biv.inverse_variance_weights(variance, epsilon)
     size = biv.effective_batch_size(weights)
     assert size == pytest.approx(reference_batch_size(weights), rel=1e-9)
@@ -95,7 +95,7 @@ def test_batch_size_is_kishs_and_within_its_bounds(variance, epsilon):
 
 
 @given(variance=VARIANCES, epsilons=st.tuples(SCALES, SCALES))
-def test_batch_size_does_not_fall_as_epsilon_rises(variance, epsilons):
+def test_batch_size_does_not_decrease_as_epsilon_grows(variance, epsilons):
     small, large = (
         biv.effective_batch_size(biv.inverse_variance_weights(variance, epsilon))
         for epsilon in sorted(epsilons)
@@ -104,7 +104,7 @@ def test_batch_size_does_not_fall_as_epsilon_rises(variance, epsilons):
 
 
 @given(n=st.integers(1, 1000), scale=SCALES)
-def test_equal_weights_count_in_full(n, scale):
+def test_equal_weights_all_count(n, scale):
     assert biv.effective_batch_size(np.full(n, scale)) == n
     assert biv.effective_batch_size(torch.full((n,), 1e-30)) == n
 
@@ -123,7 +123,7 @@ def test_batch_size_along_dimensions():
     assert torch.equal(first, biv.effective_batch_size(weights, dim=0))
 
 
-def test_batch_size_of_little():
+def test_batch_size_of_zero_or_infinite_weights_and_empty_arrays():
     assert biv.effective_batch_size(np.array([np.inf, np.inf, 3.0])) == 2
     assert biv.effective_batch_size(np.zeros(4)) == 0
     assert biv.effective_batch_size(torch.zeros(0)) == 0

@@ -17,15 +17,15 @@ def rows(count, missing=False):
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_every_window_is_one_batch_the_last_partial_one_too(case, missing):
+def test_every_window_equals_one_batch_including_the_last_partial_one(case, missing):
     data = rows(22, missing)
     micro_batches = [part(data, k) for k in torch.arange(22).split(4)]  # the last has two rows
     steps = 0
     start = 0
     for window in biv.accumulation_windows(micro_batches, 4):
         loss, accumulated, at_once = case.build(), linear(), linear()
-        whole = loss.window([m["target"] for m in window], [m["variance"] for m in window])
-        total = sum(backward(accumulated, whole, m) for m in window)
+        window_loss = loss.window([m["target"] for m in window], [m["variance"] for m in window])
+        total = sum(backward(accumulated, window_loss, m) for m in window)
         stop = start + sum(len(m["x"]) for m in window)
         value = backward(at_once, loss, part(data, slice(start, stop)))
         torch.testing.assert_close(total, value, rtol=1e-12, atol=1e-12)
@@ -42,56 +42,56 @@ def test_masks_and_importances_of_a_window():
     micro = [part(data, k) for k in torch.arange(10).split(4)]
     columns = {f"{name}s": [m[name] for m in micro] for name in data if name != "x"}
     accumulated, at_once = linear(), linear()
-    whole = loss.window(**columns)
+    window_loss = loss.window(**columns)
     for m in micro:
-        backward(accumulated, whole, m)
+        backward(accumulated, window_loss, m)
     backward(at_once, loss, data)
     torch.testing.assert_close(gradients(accumulated), gradients(at_once), rtol=1e-10, atol=1e-12)
 
 
-def test_a_window_per_output_of_mixed_precision_keeps_that_of_its_parts():
+def test_a_window_per_output_keeps_the_precision_of_each_part():
     loss = biv.BIVLoss(biv.epsilon.MinimumBatchSize(fraction=0.5), per_output=True)
     single, double = batch(4, 3, dtype=torch.float32), batch(4, 3, seed=1)
-    whole = loss.window([single[1], double[1]], [single[2], double[2]])
-    assert whole(*single).dtype == torch.float32
-    assert whole(*double).dtype == torch.float64
+    window_loss = loss.window([single[1], double[1]], [single[2], double[2]])
+    assert window_loss(*single).dtype == torch.float32
+    assert window_loss(*double).dtype == torch.float64
 
 
-def test_a_trusted_label_in_one_micro_batch_rules_the_window():
-    """Without ε the limit is that of the window, not of each micro-batch."""
+def test_a_trusted_label_in_one_micro_batch_determines_the_window():
+    """Without ε, the limit is taken over the window and not in each micro-batch."""
     data = rows(8)
     data["variance"][5] = 0.0
     loss = biv.BIVLoss(epsilon=0.0)
     micro = [part(data, k) for k in (slice(4), slice(4, 8))]
-    whole = loss.window([m["target"] for m in micro], [m["variance"] for m in micro])
+    window_loss = loss.window([m["target"] for m in micro], [m["variance"] for m in micro])
     model = linear()
-    shares = [backward(model, whole, m) for m in micro]
+    shares = [backward(model, window_loss, m) for m in micro]
     assert shares[0] == 0
     assert shares[1] > 0
 
 
-def test_a_window_checks_what_it_is_called_with():
+def test_a_window_checks_its_arguments():
     loss, y = biv.BIVLoss(), torch.ones(3, 1)
-    whole = loss.window([y], [y])
+    window_loss = loss.window([y], [y])
     with pytest.raises(
         ValueError, match=r"pred must have the shape of target, \(3, 1\); got \(3,\)"
     ):
-        whole(torch.ones(3), y, y)
+        window_loss(torch.ones(3), y, y)
     with pytest.raises(ValueError, match="variance must be non-negative"):
-        whole(y, y, -y)
+        window_loss(y, y, -y)
     with pytest.raises(ValueError, match="variance must be non-negative"):
         loss.window([y], [-y])
 
 
-def test_a_window_without_validation_reads_no_value():
+def test_a_window_without_validation_reads_no_values():
     y = torch.ones(3, 1, device="meta")
-    whole = biv.BIVLoss(validate_args=False).window([y, y], [y, y])
-    assert whole(y, y, y).shape == ()
+    window_loss = biv.BIVLoss(validate_args=False).window([y, y], [y, y])
+    assert window_loss(y, y, y).shape == ()
     with pytest.raises(RuntimeError):
         biv.BIVLoss().window([y, y], [y, y])
 
 
-def test_a_window_of_nothing_is_zero():
+def test_a_window_without_used_elements_is_zero():
     loss, y = biv.BIVLoss(), torch.full((3,), torch.nan)
     pred = torch.ones(3, requires_grad=True)
     loss.window([y], [torch.ones(3)])(pred, y, torch.ones(3)).backward()

@@ -1,4 +1,4 @@
-"""The problem that several tests of scores share."""
+"""A problem shared by several tests of scores."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What scores accept, what they refuse, and one score per output."""
+"""Arguments that scores accept and reject, and one score per output."""
 
 import math
 import re
@@ -35,7 +35,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
-def test_what_does_not_count_and_what_is_accepted(score, problem):
+def test_ignored_elements_and_accepted_types(score, problem):
     pred, y, variance = (column[:40] for column in problem)
     noisy = corrupt(y, variance, np.random.default_rng(5))
     expected = score(pred, noisy, variance)
@@ -60,25 +60,25 @@ PER_OUTPUT = {
     "mse unweighted": partial(metrics.noise_corrected_mse, weighted=False),
     "r2": metrics.noise_corrected_r2,
     "residual variance": metrics.residual_variance,
-    "difference": lambda pred, *a, **how: metrics.noise_corrected_difference(
-        pred, 0.9 * pred, *a, **how
+    "difference": lambda pred, *a, **options: metrics.noise_corrected_difference(
+        pred, 0.9 * pred, *a, **options
     ),
-    "label variance": lambda _, *a, **how: metrics.label_variance(*a, **how),
+    "label variance": lambda _, *a, **options: metrics.label_variance(*a, **options),
 }
 
 
 @pytest.mark.parametrize("score", PER_OUTPUT.values(), ids=PER_OUTPUT)
-def test_a_score_per_output_is_that_of_each_column(score, problem):
+def test_scores_per_output_are_those_of_the_columns(score, problem):
     pred, y, variance = (np.stack([c[:90], c[90:180], c[180:270]], axis=1) for c in problem)
     noisy = corrupt(y, variance, np.random.default_rng(5))
     noisy[:4, 1] = np.nan
     columns = pred * UNITS, noisy * UNITS, variance * UNITS**2
-    found = score(*columns, per_output=True)
+    result = score(*columns, per_output=True)
     expected = np.array([score(*(c[:, k] for c in columns)) for k in range(3)])
-    np.testing.assert_allclose(np.array(found).T, expected, rtol=1e-12)
-    assert isinstance(found[0], np.ndarray) or isinstance(found, np.ndarray)
-    one_a_row = score(pred, noisy, variance[:, :1], per_output=True)
-    assert np.array_equal(one_a_row, score(pred, noisy, variance[:, [0, 0, 0]], per_output=True))
+    np.testing.assert_allclose(np.array(result).T, expected, rtol=1e-12)
+    assert isinstance(result[0], np.ndarray) or isinstance(result, np.ndarray)
+    one_per_row = score(pred, noisy, variance[:, :1], per_output=True)
+    assert np.array_equal(one_per_row, score(pred, noisy, variance[:, [0, 0, 0]], per_output=True))
     with pytest.raises(ValueError, match=r"outputs in the last dimension.*got shape \(90,\)"):
         score(*(c[:, 0] for c in columns), per_output=True)
     noisy[:, 2] = np.nan
@@ -117,14 +117,14 @@ def test_bad_input(call, kind, message):
         call()
 
 
-def test_one_label_has_a_value_but_no_error():
+def test_one_label_has_a_value_but_no_standard_error():
     score = biv.metrics.noise_corrected_mse(np.zeros(1), np.ones(1), np.zeros(1))
     assert score.value == 1
     assert math.isnan(score.stderr)
 
 
 class Operations(TorchDispatchMode):
-    """The names of those that torch is asked for."""
+    """Records the names of torch's operations."""
 
     def __init__(self):
         super().__init__()
@@ -136,10 +136,10 @@ class Operations(TorchDispatchMode):
 
 
 def test_scores_are_sums_of_elements(problem):
-    """Products and solvers of BLAS and LAPACK differ in their last digit with where arrays lie."""
+    """BLAS and LAPACK are not used: their last digit depends on the alignment of arrays."""
     pred, y, variance = problem
     other = y + 0.1
-    with Operations() as asked:
+    with Operations() as recorded:
         metrics.noise_corrected_mse(pred, y, variance)
         metrics.noise_corrected_difference(pred, other, y, variance)
         metrics.noise_corrected_r2(pred, y, variance)
@@ -149,6 +149,6 @@ def test_scores_are_sums_of_elements(problem):
         metrics.variance_factor(pred, y, variance)
         metrics.misread(pred, y, variance)
         metrics.effective_sample_size(variance, epsilon=0.1)
-    assert "aten::sum" in asked.names
+    assert "aten::sum" in recorded.names
     of_matrices = re.compile(r"::(.*mm|mv|addmv|dot|vdot|.*linalg.*|.*lstsq.*|.*pinv.*)$")
-    assert not [name for name in asked.names if of_matrices.search(name)]
+    assert not [name for name in recorded.names if of_matrices.search(name)]

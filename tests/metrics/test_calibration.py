@@ -1,4 +1,4 @@
-"""Factors of error bars, and columns that are not what they were taken for."""
+"""Factors of error bars, and misread columns."""
 
 import math
 
@@ -16,22 +16,22 @@ from helpers.sizes import size
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "tau2"), [(1.0, 0.05), (4.0, 0.3), (0.25, 1.0), (1.0, 0.0)])
-def test_the_factor_of_misjudged_variances_is_found(factor, tau2):
+def test_the_factor_of_wrong_variances_is_estimated(factor, tau2):
     def draw(seed):
         rng = np.random.default_rng(seed)
         variance = Gamma(0.5, 1.2).sample(N, rng)
         target = rng.normal(3.0, np.sqrt(tau2 + factor * variance))
         return metrics.variance_factor(np.full(N, 3.0), target, variance)
 
-    found = np.array([draw(seed) for seed in range(200)])
-    assert found[:, 0].mean() == pytest.approx(factor, rel=0.02)
-    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.2)
-    inside = np.abs(found[:, 0] - factor) < 1.96 * found[:, 1]
+    results = np.array([draw(seed) for seed in range(200)])
+    assert results[:, 0].mean() == pytest.approx(factor, rel=0.02)
+    assert results[:, 1].mean() == pytest.approx(results[:, 0].std(), rel=0.2)
+    inside = np.abs(results[:, 0] - factor) < 1.96 * results[:, 1]
     assert 0.88 < inside.mean() < 0.99
 
 
 def test_the_factor_is_the_slope_of_a_weighted_line(problem):
-    """As a solver of least squares finds it, with the errors of White (1980)."""
+    """Compare with a least-squares solver and White's (1980) standard errors."""
     pred, y, variance = problem
     target = corrupt(y, variance, np.random.default_rng(3))
     square = (pred - target) ** 2
@@ -41,11 +41,11 @@ def test_the_factor_is_the_slope_of_a_weighted_line(problem):
     line = np.linalg.lstsq(root[:, None] * design, root * square, rcond=None)[0]
     bread = np.linalg.inv((root**2 * design.T) @ design)
     meat = bread @ (root**2 * (square - design @ line) * design.T)
-    found = metrics.variance_factor(pred, target, variance)
-    assert found == pytest.approx((line[1], np.sqrt((meat @ meat.T)[1, 1])), rel=1e-9)
+    results = metrics.variance_factor(pred, target, variance)
+    assert results == pytest.approx((line[1], np.sqrt((meat @ meat.T)[1, 1])), rel=1e-9)
 
 
-def test_the_factor_has_no_units(problem):
+def test_the_factor_has_no_unit(problem):
     pred, y, variance = problem
     target = corrupt(y, variance, np.random.default_rng(3))
     one = metrics.variance_factor(pred, target, variance)
@@ -59,7 +59,7 @@ def test_the_factor_has_no_units(problem):
     )
 
 
-def test_variances_that_say_nothing_have_no_slope():
+def test_unrelated_variances_have_no_slope():
     rng = np.random.default_rng(4)
     variance = rng.uniform(0, 1, size=4000)
     value, stderr = metrics.variance_factor(np.zeros(4000), rng.normal(size=4000), variance)
@@ -79,7 +79,7 @@ def test_a_factor_needs_variances_that_differ(variance):
 
 
 def test_labels_of_two_kinds_have_one_factor():
-    """Where τ² lies far from either kind, weights that follow a line fitted before would run away."""
+    """τ² is far from both kinds. Weights from a previously fitted line would diverge."""
     rng = np.random.default_rng(4)
     variance = np.where(rng.random(1000) < 0.5, 1.0, 3600.0) * rng.uniform(0.5, 1.5, 1000)
     target = rng.normal(0, np.sqrt(47 + 4 * variance))
@@ -87,7 +87,7 @@ def test_labels_of_two_kinds_have_one_factor():
     assert value == pytest.approx(4, abs=3 * stderr)
     assert stderr < 0.4
     same = metrics.variance_factor(np.zeros(1000), np.zeros(1000), variance)
-    assert same == (0, 0)  # nothing is left to explain
+    assert same == (0, 0)  # there is nothing to explain
 
 
 COLUMNS = {
@@ -102,7 +102,7 @@ AS_VARIANCE = {"variance": lambda c: c, "std": np.square, "precision": lambda c:
 
 
 def noisy(n, tau2, seed, scale=1.0):
-    """σ about `scale`, and residuals of a model with so much error in squares of that."""
+    """Return σ of about `scale`, and residuals of a model with error `tau2` · scale²."""
     rng = np.random.default_rng(seed)
     sigma = scale * np.exp(rng.normal(0, 0.7, n))
     return sigma, rng.normal(0, np.sqrt(tau2 * scale**2 + sigma**2))
@@ -111,15 +111,15 @@ def noisy(n, tau2, seed, scale=1.0):
 @pytest.mark.parametrize("scale", [0.1, 0.5, 1.0, 30.0])
 @pytest.mark.parametrize("taken", list(COLUMNS))
 @pytest.mark.parametrize("real", list(COLUMNS))
-def test_a_column_is_told_from_what_it_was_taken_for(real, taken, scale):
+def test_a_misread_column_is_detected(real, taken, scale):
     sigma, residual = noisy(4000, 0.1, 0, scale)
     read = AS_VARIANCE[taken](COLUMNS[real](sigma))
-    found = metrics.misread(residual, np.zeros(4000), read, taken=taken)
-    assert found == (None if real == taken else real)
+    results = metrics.misread(residual, np.zeros(4000), read, taken=taken)
+    assert results == (None if real == taken else real)
 
 
-def no_slip(name, rng, n):
-    """Error bars that were read as they are meant, whatever else is wrong; and residuals."""
+def correct_reading(name, rng, n):
+    """Return correctly read variances, which may be wrong otherwise, and residuals."""
     sigma = np.exp(rng.normal(0, rng.choice([0.3, 0.6, 1.0]), n))
     heavy = name == "heavy tails"
     noise = sigma * (rng.standard_t(3, n) / np.sqrt(3) if heavy else rng.normal(size=n))
@@ -130,40 +130,40 @@ def no_slip(name, rng, n):
         noise[rng.integers(0, n, n // 100)] *= 20
     if name in ("counts", "log counts"):
         truth = 10 * (2 + rng.random(n)) if name == "counts" else 10 ** rng.random(n)
-        made = biv.labels.counts if name == "counts" else biv.labels.log_counts
-        label, variance = made(rng.poisson(truth))
+        make = biv.labels.counts if name == "counts" else biv.labels.log_counts
+        label, variance = make(rng.poisson(truth))
         return variance, label - (truth if name == "counts" else np.log(truth))
     if name == "a share of the noisy label":
         label = 5 + rng.random(n) + 0.3 * 5 * rng.normal(size=n)
         return (0.3 * label) ** 2, label - 5.5
-    given = sigma**2 * {"too small": 0.1, "too large": 10.0}.get(name, 1.0)
-    if name == "of other rows":
-        given = rng.permutation(given)
-    return given, model + noise
+    variance_passed = sigma**2 * {"too small": 0.1, "too large": 10.0}.get(name, 1.0)
+    if name == "shuffled":
+        variance_passed = rng.permutation(variance_passed)
+    return variance_passed, model + noise
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
-        "honest", "too small", "too large", "of other rows", "heavy tails", "outliers",
+        "right", "too small", "too large", "shuffled", "heavy tails", "outliers",
         "a model that is worse where labels are", "counts", "log counts",
         "a share of the noisy label",
     ],
 )  # fmt: skip
-def test_error_bars_that_were_read_aright_are_left_alone(name):
+def test_correctly_read_error_bars_are_not_reported(name):
     rng = np.random.default_rng(0)
     for n in (500, 1000, 5000):
         for _ in range(size(4, 12)):
-            variance, residual = no_slip(name, rng, n)
+            variance, residual = correct_reading(name, rng, n)
             for taken in ("variance", "std"):
                 assert metrics.misread(residual, np.zeros(n), variance, taken=taken) is None
 
 
-# The share of draws in which σ taken for σ² is found, with 1,000, 3,000 and 10,000 labels and a
-# model whose own error has a tenth of the typical σ²: noise, spread of log σ, shares. The table of
-# docs/error-bars.md has these.
-SLIPS_FOUND = [
+# Fractions of draws in which σ taken for σ² is detected, with 1,000, 3,000 and 10,000 labels, for a
+# model whose own error has a tenth of the typical σ²: noise, spread of log σ, fractions.
+# docs/error-bars.md shows them in a table.
+DETECTION_RATES = [
     ("normal", 0.7, (0.93, 1.00, 1.00)),
     ("normal", 0.5, (0.40, 1.00, 1.00)),
     ("student", 0.7, (0.05, 0.12, 0.70)),
@@ -171,7 +171,7 @@ SLIPS_FOUND = [
 ]
 
 
-def slip(noise, spread, n, rng):
+def misread_draw(noise, spread, n, rng):
     sigma = np.exp(rng.normal(0, spread, n))
     drawn = rng.standard_t(3, n) / np.sqrt(3) if noise == "student" else rng.normal(size=n)
     if noise == "outliers":
@@ -181,32 +181,36 @@ def slip(noise, spread, n, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("noise", "spread", "shares"), SLIPS_FOUND)
-def test_how_many_slips_are_found(noise, spread, shares):
-    for n, draws, share in zip((1000, 3000, 10_000), (40, 40, 20), shares, strict=True):
+@pytest.mark.parametrize(("noise", "spread", "rates"), DETECTION_RATES)
+def test_detection_rates_of_misread_columns(noise, spread, rates):
+    for n, draws, share in zip((1000, 3000, 10_000), (40, 40, 20), rates, strict=True):
         rng = np.random.default_rng(0)
-        found = [slip(noise, spread, n, rng) for _ in range(draws)]
-        assert set(found) <= {"std", None}
-        assert np.mean([one == "std" for one in found]) == pytest.approx(share, abs=0.1)
+        results = [misread_draw(noise, spread, n, rng) for _ in range(draws)]
+        assert set(results) <= {"std", None}
+        assert np.mean([one == "std" for one in results]) == pytest.approx(share, abs=0.1)
 
 
-def test_a_reading_wants_labels_that_can_tell():
+def test_columns_for_which_no_reading_is_returned():
     sigma, residual = noisy(4000, 0.1, 0)
     zeros = np.zeros(4000)
     assert metrics.misread(residual[:499], zeros[:499], sigma[:499] ** -2) is None
     assert metrics.misread(residual, zeros, np.ones(4000)) is None
     assert metrics.misread(zeros, zeros, sigma) is None
     for column, real in ((sigma, "std"), (sigma**-2, "precision")):
-        trusted = np.where(np.arange(4000) % 3, column, 0.0)  # whose inverse is none
+        trusted = np.where(np.arange(4000) % 3, column, 0.0)  # has no inverse
         assert metrics.misread(residual, zeros, trusted) == real
     unknown = np.where(np.arange(4000) % 3, zeros, np.nan)
     assert metrics.misread(residual, unknown, sigma**-2) == "precision"
-    tiny = sigma * 1e-200  # whose square is 0, and that of its inverse infinite
+    tiny = sigma * 1e-200  # its square is 0, and that of its inverse is infinite
     assert metrics.misread(residual, zeros, tiny) is metrics.misread(residual, zeros, 1 / tiny)
     assert metrics.misread(residual, zeros, tiny) is None
     falling = np.random.default_rng(1).permutation(residual)[np.argsort(np.argsort(-sigma))]
-    assert metrics.misread(falling, zeros, 1e-4 * sigma) is None  # no reading is better than none
-    many = [np.tile(column, 12) for column in (residual, zeros, sigma)]  # of which some are read
+    assert (
+        metrics.misread(falling, zeros, 1e-4 * sigma) is None
+    )  # no reading fits better than ignoring the column
+    many = [
+        np.tile(column, 12) for column in (residual, zeros, sigma)
+    ]  # only some of them are used
     assert metrics.misread(*many) == "std"
     with pytest.raises(ValueError, match="taken must be one of variance, std, .*; got 'sigma'"):
         metrics.misread(residual, zeros, sigma, taken="sigma")

@@ -1,4 +1,4 @@
-"""The variance of labels without their noise, and a model's own error."""
+"""Variance of the true labels, and of a model's own error."""
 
 import numpy as np
 import pytest
@@ -19,17 +19,17 @@ def test_label_variance_is_the_sample_variance_of_clean_labels():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.25, 1.0, 10.0])
-def test_label_variance_is_close_to_the_clean_one(alpha):
+def test_label_variance_is_close_to_that_of_the_true_labels(alpha):
     rng = np.random.default_rng(6)
-    found, plain = [], []
+    estimates, plain = [], []
     for _ in range(300):
         y = rng.normal(3, 2, 1000)
         variance = Gamma(alpha, 10.0).sample(1000, rng)
         noisy = corrupt(y, variance, rng)
-        found.append(metrics.label_variance(noisy, variance))
+        estimates.append(metrics.label_variance(noisy, variance))
         plain.append(noisy.var(ddof=1) - variance.mean())
-    assert np.mean(found) == pytest.approx(4.0, rel=0.03)
-    assert np.std(found) < np.std(plain)
+    assert np.mean(estimates) == pytest.approx(4.0, rel=0.03)
+    assert np.std(estimates) < np.std(plain)
 
 
 def test_one_huge_variance_does_not_ruin_it():
@@ -42,7 +42,7 @@ def test_one_huge_variance_does_not_ruin_it():
 
 
 def test_label_variance_against_its_formula():
-    """Few labels, where every correction of degrees of freedom shows."""
+    """With few labels, every correction of degrees of freedom has an effect."""
     rng = np.random.default_rng(12)
     y, v = rng.normal(0, 3, 6), rng.gamma(1, 2, 6)
 
@@ -58,14 +58,14 @@ def test_label_variance_against_its_formula():
     )
 
 
-def test_label_variance_has_a_floor():
+def test_label_variance_has_a_lower_limit():
     noisy = np.array([1.0, -1.0, 1.0, -1.0])
     floored = metrics.label_variance(noisy, np.full(4, 50.0))
     assert floored == pytest.approx(1e-3 * noisy.var())
 
 
 def test_one_trusted_label_does_not_decide_alone():
-    """The noise may explain all the spread; then all weight would sit on the one trusted label."""
+    """If noise explains all the spread, the trusted label would get all the weight."""
     y, variance = np.array([0.0, 5.0, -3.0, 2.0, 1.0, -4.0]), np.array([0.0] + [30.0] * 5)
     floored = metrics.label_variance(y, variance)
     assert 1e-3 < floored < 1.0
