@@ -155,19 +155,19 @@ def test_a_claim_about_every_run_needs_all_runs_to_hold_and_one_to_fail():
     assert Count("", 3, 4, 5).verdict == "fails"
 
 
-@pytest.mark.parametrize("gone", [1.0, 10.0])
-def test_no_setting_is_chosen_if_runs_of_one_setting_are_missing(gone):
+@pytest.mark.parametrize("level", [1.0, 10.0])
+def test_no_setting_is_chosen_if_runs_of_one_setting_are_missing(level):
     claim = ALL[19]
     part = {
         run: result
         for run, result in simulated(claim).items()
-        if (run.noise.level, run.learning_rate, run.seed) != (gone, 0.3, 4)
+        if (run.noise.level, run.learning_rate, run.seed) != (level, 0.3, 4)
     }
     verdict = claim.test(part, SEEDS)
     assert verdict.overall == "undecided"
     without_seeds = [f for f in verdict.findings if not f.seeds]
-    assert len(without_seeds) == (6 if gone == 1.0 else 2)
-    assert all("0.3 at" not in note.text for note in verdict.findings[-2:]) == (gone == 10.0)
+    assert len(without_seeds) == (6 if level == 1.0 else 2)
+    assert all("0.3 at" not in note.text for note in verdict.findings[-2:]) == (level == 10.0)
 
 
 def test_a_note_lists_the_best_learning_rates():
@@ -220,21 +220,21 @@ def with_curves(line, *curves, diverged_at=None):
 def test_steps_are_counted_up_to_the_lowest_loss_of_the_target():
     falling = np.linspace(1.0, 0.2, 81)  # falls by 0.01 per evaluation
     plain = Line("L2", replace(RUN, loss=L2, test_every=3))
-    fast, never, gone = (
+    fast, higher, diverged = (
         Line(name, replace(RUN, loss=Loss("biv", epsilon=e), test_every=3))
-        for name, e in (("fast", 0.1), ("never", 0.2), ("gone", 0.3))
+        for name, e in (("fast", 0.1), ("higher", 0.2), ("diverged", 0.3))
     )
     results = {
         **with_curves(plain, falling),
         **with_curves(fast, falling - 0.1),
-        **with_curves(never, falling + 0.1),
-        **with_curves(gone, falling - 0.1, diverged_at=3),
+        **with_curves(higher, falling + 0.1),
+        **with_curves(diverged, falling - 0.1, diverged_at=3),
     }
     by_line = ResultsByLine(results, 1)
     assert StepsTo(plain, plain).values(by_line) == {0: 81 * 3}
     assert StepsTo(fast, plain).values(by_line) == {0: 71 * 3}
-    assert StepsTo(never, plain).values(by_line) == {0: 81 * 3}
-    assert StepsTo(gone, plain).values(by_line) == {0: 81 * 3}
+    assert StepsTo(higher, plain).values(by_line) == {0: 81 * 3}
+    assert StepsTo(diverged, plain).values(by_line) == {0: 81 * 3}
     assert StepsTo(fast, Line("", replace(RUN, seed=9))).values(by_line) == {}
     assert StepsTo(fast, plain).lines == (fast, plain)
 

@@ -237,12 +237,12 @@ def test_the_claims_page_has_the_verdicts_of_twenty_seeds():
     shown = re.findall(r"^\| \[(\d+)\]\(.+?\) \| (.+?) \| (.+?) \|$", section, re.MULTILINE)
     at_five = [[cell.strip() for cell in row.strip("|").split("|")] for row in summary()]
     verdicts = {number: verdict for number, _, verdict in at_five}
-    found = re.findall(
+    expected = re.findall(
         r"^ *(\d+)  .+\n +((?:holds|FAILS|undecided).*)$", read("claims-20-seeds.txt"), re.MULTILINE
     )
-    assert shown == [(number, verdicts[number], verdict) for number, verdict in found]
-    asked = " ".join(number for number, _ in found)
-    assert f"biv claims {asked} --seeds 20 " in section
+    assert shown == [(number, verdicts[number], verdict) for number, verdict in expected]
+    numbers = " ".join(number for number, _ in expected)
+    assert f"biv claims {numbers} --seeds 20 " in section
 
 
 def test_intervals_on_the_pages_agree_with_the_verdicts():

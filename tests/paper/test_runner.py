@@ -64,7 +64,7 @@ if __name__ == "__main__":
     script, path = tmp_path / "train.py", tmp_path / "runs.sqlite"
     script.write_text(code)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    runs, delays, kept = SMOKE["table1"].runs(2), random.Random(0), 0
+    runs, delays, previous = SMOKE["table1"].runs(2), random.Random(0), 0
     kills = 0
     while kills < 6:
         process = subprocess.Popen([sys.executable, script, path], env=environment)
@@ -74,11 +74,11 @@ if __name__ == "__main__":
             kills += 1
         process.wait()
         done = len(runs) - len(Store(path).missing(runs))
-        assert done >= kept
-        kept = done
+        assert done >= previous
+        previous = done
         if done == len(runs):  # start again, because some kills are left
             path.unlink()
-            kept = 0
+            previous = 0
     subprocess.run([sys.executable, script, path], env=environment, check=True)
     results = Store(path).results(runs)
     assert len(results) == len(runs)

@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        help="number of processes (default: one per core; one in all for utkface on a GPU)",
+        help="number of processes (default: one per core, but only one for utkface on a GPU)",
     )
     parser.add_argument(
         "--cluster",
@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="train on a cluster instead of this machine. dask://HOST:PORT is a Dask scheduler; "
         "ray is the Ray cluster at RAY_ADDRESS, else the one that runs on this machine, else a new "
         "one; ray:HOST:PORT is a Ray cluster that this machine is a node of. All workers need the "
-        "same versions of biv, torch and NumPy, and its own copy of data that are not included "
-        "(in its BIV_DATA_DIR)",
+        "same versions of biv, torch and NumPy, and their own copies of data that are not "
+        "included (in their BIV_DATA_DIR)",
     )
     parser.add_argument(
         "--out",

@@ -74,7 +74,7 @@ def page(store: Store, selection: Selection, folder: str) -> Page:
     return Page(
         "Batch inverse-variance weighting, reproduced",
         f"Mai, Khamies and Paull (2021) on {_DATASET_NAMES[selection.dataset]}, {selection.preset} "
-        f"preset: {len(results):,} trainings, {claim_texts.seeds_text(seeds)}.",
+        f"preset: {len(results):,} runs, {claim_texts.seeds_text(seeds)}.",
         first,
         sections,
         footer=footer_text(),
@@ -122,11 +122,11 @@ def _answers(
         if finite:
             fractions = ", ".join(f"{cell.closed:.0%} at {cell.noise}" for cell in finite)
             sentences.append(
-                f"BIV closes {fractions} of the gap between L2 and training on clean labels."
+                f"BIV closes part of the gap between L2 and training on clean labels: {fractions}."
             )
     if verdicts:
-        totals = claim_texts.totals(verdicts)
-        sentences.append(f"The paper's claims, tested by one rule: {totals[0].lower()}{totals[1:]}")
+        _, _, counts = claim_texts.totals(verdicts).partition(": ")
+        sentences.append(f"Of {len(verdicts)} claims of the paper, tested by one rule, {counts}")
     return sentences or ["The sections below show the runs of this store."]
 
 
