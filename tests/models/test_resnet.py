@@ -39,7 +39,7 @@ def test_the_architecture():
     assert sum(p.numel() for p in network.parameters()) == 11_177_025
     assert (
         sum(p.numel() for p in new_network(outputs=1000).parameters()) == 11_689_512
-    )  # ImageNet's
+    )  # the published number for ImageNet
 
 
 @pytest.mark.parametrize(
