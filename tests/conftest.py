@@ -13,7 +13,8 @@ settings.register_profile(
 )
 settings.load_profile("biv")
 
-# Two processes of two threads each fight over two cores; results do not depend on it.
+# Several test processes with several threads each would compete for the cores. Results do not
+# depend on the number of threads.
 torch.set_num_threads(1)
 
 
@@ -24,15 +25,17 @@ def case(request):
 
 @pytest.fixture
 def data_dir():
-    """The folder of real data, as users and continuous integration point to it."""
+    """Folder of the real data, which BIV_DATA_DIR names."""
     folder = os.environ.get("BIV_DATA_DIR")
     if not folder:
-        pytest.skip("BIV_DATA_DIR is not set: data that may not be shipped are not on hand")
+        pytest.skip(
+            "BIV_DATA_DIR is not set: it must name the folder of data that cannot be shipped"
+        )
     return Path(folder)
 
 
 @pytest.fixture
 def image_cache(tmp_path, monkeypatch):
-    """The folder of the caches of images, this test's own."""
+    """Folder of image caches, which only this test uses."""
     monkeypatch.setenv("BIV_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache" / "images"

@@ -1,4 +1,4 @@
-"""Every loss under test, in one list: a new loss joins it and inherits every law it declares."""
+"""List of all losses under test. A new loss in it is tested for every law that it declares."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ EVERY_LAW = frozenset(
 
 @dataclass(frozen=True)
 class Case:
-    """One loss with its settings, its reference, and the laws beyond the common ones it obeys."""
+    """One loss with its settings, its reference, and the laws that it obeys."""
 
     name: str
     kind: str
@@ -179,7 +179,7 @@ def cases_obeying(law):
 
 
 def batch(*shape, seed=0, dtype=torch.float64, variance_shape=None):
-    """A prediction, its target and variances in (0, 1.5), of a seed."""
+    """Return random predictions, targets and variances in (0, 1.5)."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*size):
@@ -192,7 +192,7 @@ def batch(*shape, seed=0, dtype=torch.float64, variance_shape=None):
 
 
 def gradient(loss, pred, *args, **kwargs):
-    """The gradient of a loss in its prediction."""
+    """Return the gradient of a loss with respect to its prediction."""
     pred = pred.detach().clone().requires_grad_()
     loss(pred, *args, **kwargs).backward()
     return pred.grad

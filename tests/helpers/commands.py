@@ -1,4 +1,4 @@
-"""Tables and runs for tests of commands."""
+"""Tables and calls for tests of commands."""
 
 import pandas as pd
 
@@ -7,18 +7,23 @@ from helpers.frames import frame
 
 SMALL = ["--members", "4", "--max-epochs", "5"]
 COLUMNS = ["--target", "y", "--target-std", "s"]
-WHOLE = {"model.safetensors", "about.json", "evidence.json", "report.html"}  # a finished folder
+WHOLE = {
+    "model.safetensors",
+    "about.json",
+    "evidence.json",
+    "report.html",
+}  # files of a finished folder
 
 
 def data(path, rows=150, seed=0):
-    """Numbers, truth values, categories, gaps; and a date."""
-    whole, y, std, _ = frame(rows, seed)
-    whole["day"] = pd.date_range("2024-01-01", periods=rows).strftime("%Y-%m-%d")
-    whole["y"], whole["s"] = y, std
+    """Write a table with numbers, booleans, categories, missing cells and a date."""
+    table, y, std, _ = frame(rows, seed)
+    table["day"] = pd.date_range("2024-01-01", periods=rows).strftime("%Y-%m-%d")
+    table["y"], table["s"] = y, std
     if path.suffix == ".parquet":
-        whole.to_parquet(path, index=False)
+        table.to_parquet(path, index=False)
     else:
-        whole.to_csv(path, index=False)
+        table.to_csv(path, index=False)
     return path
 
 

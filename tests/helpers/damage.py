@@ -1,4 +1,4 @@
-"""Ways to damage a file: what tests and fuzzing of damaged files have in common."""
+"""Ways to damage a file, shared by tests and fuzzing of damaged files."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ WRONG = ("x", None, [], {}, 0, -1, 2**70, 1e308, 1e-308, float("nan"), float("in
 
 
 def nodes(value, path=()):
-    """The place of everything in a JSON value; of lists the first and the last element."""
+    """Iterate over the paths of all nodes of a JSON value; of lists, the first and last element."""
     yield path
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -26,17 +26,17 @@ def nodes(value, path=()):
 
 
 def replaced(whole, path, change):
-    """A copy in which `change` was done to the container of one node: change(container, key)."""
+    """Return a copy after `change(container, key)` was applied to one node."""
     holder = [copy.deepcopy(whole)]
-    inner, (*way, last) = holder, (0, *path)
-    for key in way:
+    inner, (*parents, last) = holder, (0, *path)
+    for key in parents:
         inner = inner[key]
     change(inner, last)
     return holder[0] if holder else None
 
 
 def json_mutations(whole):
-    """(what was done, the new value) for everything that can be done to a JSON value."""
+    """Iterate over (description, new value) for all changes of a JSON value."""
     for path in nodes(whole):
         place = ".".join(map(str, path)) or "all"
         for wrong in WRONG:
@@ -45,24 +45,24 @@ def json_mutations(whole):
                 replaced(whole, path, lambda d, k, w=wrong: d.__setitem__(k, w)),
             )
         yield f"{place} deleted", replaced(whole, path, lambda d, k: d.__delitem__(k))
-        found = whole
+        node = whole
         for key in path:
-            found = found[key]
-        if isinstance(found, list) and found:
-            for name, other in (("shorter", found[:-1]), ("longer", [*found, found[-1]])):
+            node = node[key]
+        if isinstance(node, list) and node:
+            for name, other in (("shorter", node[:-1]), ("longer", [*node, node[-1]])):
                 yield (
                     f"{place} {name}",
                     replaced(whole, path, lambda d, k, o=other: d.__setitem__(k, o)),
                 )
-        if isinstance(found, dict):
+        if isinstance(node, dict):
             yield (
                 f"{place} with more",
-                replaced(whole, path, lambda d, k, o={**found, "more": 1}: d.__setitem__(k, o)),
+                replaced(whole, path, lambda d, k, o={**node, "more": 1}: d.__setitem__(k, o)),
             )
 
 
 def text_mutations(text):
-    """(what was done, the bytes) for ways to spoil a whole file of JSON."""
+    """Iterate over (description, bytes) for damages of a whole JSON file."""
     content = text.encode()
     for share in (0, 0.3, 0.9):
         yield f"cut to {share}", content[: int(share * len(content))]
@@ -78,7 +78,7 @@ def text_mutations(text):
 
 
 def odd_files(path):
-    """(what is in the place of a file, a function that puts it there)."""
+    """Iterate over (description, function that creates something else than a file at the path)."""
     yield "folder", path.mkdir
     yield "loop of links", lambda: path.symlink_to(path)
     yield "link to nothing", lambda: path.symlink_to(path.with_name("nowhere"))
@@ -91,7 +91,7 @@ def dumped(value):
 
 
 def store_statements(key):
-    """(what is done, the SQL that does it) for ways to damage a store; `key` is that of a run."""
+    """Iterate over (description, SQL) for damages of a store; `key` is that of a run."""
     for column in ("spec", "summary", "provenance", "diverged_at", "error"):
         for name, value in {
             "text": "'x'",
@@ -121,8 +121,8 @@ def store_statements(key):
         "'$.more', 3",
         "'$.learning_rate', 1e308",
     ):
-        made = f"UPDATE runs SET spec = json_set(spec, {change}) WHERE key = '{key}'"
-        yield f"spec {change}", made
+        statement = f"UPDATE runs SET spec = json_set(spec, {change}) WHERE key = '{key}'"
+        yield f"spec {change}", statement
     for name, change in {
         "key of another": "UPDATE runs SET key = 'x' WHERE key = '{}'",
         "blob as key": "UPDATE runs SET key = x'00' WHERE key = '{}'",
@@ -146,7 +146,7 @@ def store_statements(key):
 
 
 def forge_curves(path, value, runs=None):
-    """Give runs of a store (None: all) curves of one value, and summaries that agree with them."""
+    """Replace the curves of runs (None: of all) by a constant, with summaries that agree."""
     store = Store(path, read_only=True)
     results = list(store.results(store.runs()).values())[:runs]
     connection = sqlite3.connect(path)
@@ -157,7 +157,7 @@ def forge_curves(path, value, runs=None):
                 "UPDATE curves SET data = ? WHERE key = ? AND name = ?",
                 (pack_curve(curve), result.run.key, name),
             )
-        told = json.dumps(replace(result, **forged).summary)
-        connection.execute("UPDATE runs SET summary = ? WHERE key = ?", (told, result.run.key))
+        summary = json.dumps(replace(result, **forged).summary)
+        connection.execute("UPDATE runs SET summary = ? WHERE key = ?", (summary, result.run.key))
     connection.commit()
     connection.close()

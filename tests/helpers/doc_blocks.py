@@ -1,7 +1,7 @@
-"""How the fenced blocks of a page are run.
+"""Running of the fenced blocks of a page.
 
-A block is run as it stands. A command that would take too long, or would reach another machine, has
-a stand-in of the same name (STANDINS), smaller arguments (`smaller`) or smaller data at the same
+A block is run unchanged. A command that would take too long, or would reach another machine, has
+a replacement of the same name (STANDINS), smaller arguments (`smaller`) or smaller data at the same
 path (`doc_pages.clone`).
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from helpers import doc_pages
 from helpers.sizes import size
 
-# Functions come before commands of the same name, in blocks and lines that a shell runs.
+# Shell functions take precedence over commands of the same name.
 STANDINS = r"""
 set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
@@ -41,20 +41,20 @@ pip() { command python -c 'from helpers import doc_blocks; doc_blocks.require_ex
 
 
 def smaller(arguments):
-    """What `biv` is given in the place of these arguments: the same, less of it.
+    """Return arguments of `biv` that do the same with less data or training.
 
-    Later options override earlier ones. What trains all artefacts, which are trained page by page,
-    trains one; of faces, which are not shipped, there is a list.
+    Later options override earlier ones. A command that trains all artefacts trains one, because
+    other pages train the others. Runs on faces, which are not shipped, are only listed.
     """
-    command, given = arguments[0], set(arguments)
+    command, words = arguments[0], set(arguments)
     if command == "compare":
         return [*arguments, "--folds", "2", "--jobs", "1"]
-    if command not in ("reproduce", "claims") or "--list" in given:
+    if command not in ("reproduce", "claims") or "--list" in words:
         return arguments
     arguments = ["table1" if word == "all" else word for word in arguments]
-    if "--stored" in given:
+    if "--stored" in words:
         return [*arguments, "--no-report"]
-    if "utkface" in given:
+    if "utkface" in words:
         return [*arguments, "--list"]
     if command == "claims":
         numbers = [word for word in arguments if word.isdigit()]
@@ -67,8 +67,8 @@ def smaller(arguments):
 def run_blocks(blocks, name, folder, biv, *, apart=False):
     """Run the blocks of the page `name` in `folder`, which is the working directory.
 
-    `biv` runs one command of the package: it is called with the arguments and returns the exit code
-    and what was printed. Blocks of Python share a namespace unless they stand `apart`.
+    `biv` runs one command of the package: it is called with the arguments, and returns the exit
+    code and the printed text. Blocks of Python share a namespace unless `apart`.
     """
     namespace = {"__name__": "__main__"}
     for block in blocks:
@@ -83,12 +83,12 @@ def run_blocks(blocks, name, folder, biv, *, apart=False):
 
 
 def run_python(block, name, namespace):
-    lines = "\n" * (block.line - 1)  # so that a traceback has the page's own lines
+    lines = "\n" * (block.line - 1)  # so that line numbers of a traceback are those of the page
     exec(compile(lines + block.text, name, "exec"), namespace)
 
 
 def run_commands(block, folder, biv):
-    """Run each line by a shell, except for `biv` alone on its line."""
+    """Run each line in a shell, except for lines that start with `biv`."""
     if re.search(r"&$", block.text, flags=re.M):
         run_shell(block.text, block.line, folder)
         return
@@ -111,7 +111,7 @@ def run_biv(arguments, line, biv):
 
 
 def run_in_this_process(arguments):
-    """Run a command where the package is loaded already."""
+    """Run a command in this process, in which the package is already loaded."""
     from biv.cli import main
 
     printed = io.StringIO()
@@ -120,16 +120,16 @@ def run_in_this_process(arguments):
 
 
 def run_installed_command(arguments):
-    """Run the command that the package has installed in this environment."""
+    """Run the installed command of this environment."""
     script = Path(sys.executable).with_name("biv")
     done = subprocess.run([script, *arguments], stdout=subprocess.PIPE, text=True, timeout=600)
     return done.returncode, done.stdout
 
 
 def run_shell(text, line, folder):
-    # Stand-ins have no folder in their name.
-    own = text.replace("8786", str(free_port())).replace(".venv/bin/", "")
-    script = STANDINS + own
+    # The replacements have no folder in their name.
+    text_to_run = text.replace("8786", str(free_port())).replace(".venv/bin/", "")
+    script = STANDINS + text_to_run
     path = [str(Path(sys.executable).parent), os.environ["PATH"]]
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=300,
@@ -143,28 +143,28 @@ def run_shell(text, line, folder):
 
 def run_doctest(block, name, namespace):
     example = doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
-    said = []
-    found = doctest.DocTestRunner(verbose=False).run(example, out=said.append, clear_globs=False)
+    output = []
+    result = doctest.DocTestRunner(verbose=False).run(example, out=output.append, clear_globs=False)
     namespace.update(example.globs)
-    assert found.attempted > 0
-    assert found.failed == 0, "".join(said)
+    assert result.attempted > 0
+    assert result.failed == 0, "".join(output)
 
 
 def commands(text):
-    """The commands of a block without comments; one may go on on the next line."""
+    """Return the commands of a block without comments; a command may continue on the next line."""
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
     return [line for line in lines if shlex.split(line, comments=True)]
 
 
 def free_port():
-    """One that nobody listens at just now."""
+    """Return a port that is currently unused."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
 def require_extras():
-    """`pip install '.[a,b]'`: that there are such extras, and nothing else."""
+    """Check that the extras of `pip install '.[a,b]'` exist; install nothing."""
     from importlib import metadata
 
     known = set(metadata.metadata("biv").get_all("Provides-Extra"))

@@ -1,4 +1,4 @@
-"""The documents of the project, their fenced blocks, and a folder to run these in."""
+"""Documents of the project, their fenced blocks, and a folder to run the blocks in."""
 
 import gzip
 import re
@@ -20,17 +20,17 @@ class Block(NamedTuple):
 
     language: str
     text: str
-    line: int  # of its first line, from 1 on
+    line: int  # number of its first line, from 1
 
 
 def documents():
-    """Every page and document, by its path in the repository."""
-    found = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "paper").glob("*.md")]
-    return {path.relative_to(ROOT).as_posix(): path for path in sorted(found)}
+    """Return the path of every page and document by its path in the repository."""
+    paths = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "paper").glob("*.md")]
+    return {path.relative_to(ROOT).as_posix(): path for path in sorted(paths)}
 
 
 def blocks(path):
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     text = path.read_text(encoding="utf-8")
     return [
         Block(match[1], match[2], text[: match.start()].count("\n") + 2)
@@ -39,14 +39,14 @@ def blocks(path):
 
 
 def clone(folder):
-    """What a user stands in: the parts of a clone that blocks name, with few rows of data."""
+    """Create a user's working folder: the parts of a clone that blocks name, with few rows."""
     shutil.copytree(ROOT / "paper", folder / "paper")
     shutil.copytree(ROOT / "examples", folder / "examples")
     data = Path("src", "biv", "datasets", "data", "amyloid.csv.gz")
     (folder / data).parent.mkdir(parents=True)
     with gzip.open(ROOT / data) as whole:
         (folder / data).write_bytes(gzip.compress(b"".join(islice(whole, 401))))
-    shutil.copy(folder / data, folder / "data.csv.gz")  # as the first command of most pages would
+    shutil.copy(folder / data, folder / "data.csv.gz")  # as the first command of most pages does
     rows = {f"{n}.png": (n % 7, 0.1 + n % 3) for n in range(20)}
     pictures.write_folder(
         folder / "photos",

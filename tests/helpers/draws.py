@@ -1,4 +1,4 @@
-"""Many draws of the noise, and whether their mean is what is expected."""
+"""Statistics of many draws of the noise."""
 
 import math
 
@@ -15,6 +15,6 @@ def many_draws(score, y, variance, draws=2000):
 
 
 def mean_agrees(values, expected):
-    """Whether the mean of independent values is what is expected, within 4.5 standard errors."""
+    """Return whether the mean of independent values is within 4.5 standard errors of `expected`."""
     error = values.std(ddof=1) / math.sqrt(len(values))
     return abs(values.mean() - expected) < 4.5 * error

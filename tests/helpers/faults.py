@@ -1,4 +1,4 @@
-"""Faults at a chosen call that writes."""
+"""Faults at a chosen operation that writes to the disk."""
 
 import errno
 import os
@@ -7,21 +7,21 @@ from biv._utils import atomic_files
 
 
 class Killed(BaseException):
-    """Stands for a kill: from here on, nothing on the disk changes."""
+    """Simulates a kill: from now on, nothing on the disk changes."""
 
 
 def faults(monkeypatch, at=None, error=None, *, again=False):
-    """Count the operations; number `at` fails, and with `again` all later ones too."""
-    seen = []
+    """Record the operations; number `at` fails, and with `again` all later ones too."""
+    operations = []
 
     def before(operation, path):
-        number = len(seen)
-        seen.append((operation, path.name))
+        number = len(operations)
+        operations.append((operation, path.name))
         if at is not None and (number == at or (again and number > at)):
             raise error
 
     monkeypatch.setattr(atomic_files, "before_operation", before)
-    return seen
+    return operations
 
 
 def disk_full_error():

@@ -1,4 +1,4 @@
-"""Tables with error bars to learn from, and how well that went."""
+"""Tables with error bars for training, and the error of a model trained on them."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ SMALL = {"members": 4, "folds": 4, "max_epochs": 30, "random_state": 0}
 
 
 def table(rows=600, seed=0):
-    """Half of the labels almost clean, half very noisy."""
+    """Return features, labels, error bars and true labels; half of the labels are very noisy."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 3))
     truth = 100 + 20 * (x[:, 0] + np.sin(2 * x[:, 1]))
@@ -21,12 +21,12 @@ def error(model, seed=9):
 
 
 def frame(rows=400, seed=0):
-    """Two numbers, one with gaps, a truth value, and categories that matter, one with gaps."""
+    """Return a table of two numbers, a boolean and two categories, some with missing cells."""
     x, y, std, truth = table(rows, seed)
     rng = np.random.default_rng(seed + 50)
     town, wet = rng.choice(["Bern", "Genève", "Zürich"], rows), rng.random(rows) < 0.5
     shift = 15.0 * (town == "Bern") - 10.0 * wet
-    whole = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "wet": wet, "town": town})
-    whole.loc[::7, "a"] = np.nan
-    whole["kind"] = pd.Categorical(np.where(rng.random(rows) < 0.9, "one", None))
-    return whole, y + shift, std, truth + shift
+    features = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "wet": wet, "town": town})
+    features.loc[::7, "a"] = np.nan
+    features["kind"] = pd.Categorical(np.where(rng.random(rows) < 0.9, "one", None))
+    return features, y + shift, std, truth + shift

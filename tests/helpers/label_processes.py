@@ -1,4 +1,4 @@
-"""Processes that labels come from, simulated: the truth, and what is made of its noisy values."""
+"""Simulated processes that labels come from. Each returns the truth and its noisy labels."""
 
 import math
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ N = 20_000
 
 
 def kalman_track(rng, steps=60):
-    """A body that drifts at random, seen in noise: the filter's states, and where it was."""
+    """A body that drifts at random and is measured with noise: the last state, and the truth."""
     f, h = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 0.0]])
     q, r = np.diag([0.01, 0.02]), 4.0
     truth = rng.multivariate_normal([0.0, 0.0], np.eye(2))
@@ -20,9 +20,9 @@ def kalman_track(rng, steps=60):
     for _ in range(steps):
         truth = f @ truth + rng.multivariate_normal([0, 0], q)
         mean, covariance = f @ mean, f @ covariance @ f.T + q
-        seen = truth[0] + math.sqrt(r) * rng.normal()
+        measured = truth[0] + math.sqrt(r) * rng.normal()
         gain = covariance @ h.T / (h @ covariance @ h.T + r)
-        mean = mean + gain[:, 0] * (seen - mean[0])
+        mean = mean + gain[:, 0] * (measured - mean[0])
         covariance = covariance - gain @ h @ covariance
         states.append(SimpleNamespace(x=mean[:, None], P=covariance))
         positions.append(truth[0])
@@ -30,14 +30,14 @@ def kalman_track(rng, steps=60):
 
 
 def grouped(rng, counts, spread):
-    """Items measured so many times, each with a spread of its own."""
+    """Items measured several times each, with a different spread per item."""
     truth = rng.normal(size=len(counts)) * 5
     items = np.repeat(np.arange(len(counts)), counts)
     return truth, items, truth[items] + spread[items] * rng.normal(size=len(items))
 
 
 def split_normal(rng):
-    """The truth by the error bars: of either side by its share, one scale below and one above."""
+    """Truth with a split normal distribution: one scale below and another above."""
     y, below, above = rng.normal(size=N), *rng.uniform(0.1, 2.0, size=(2, N))
     up = rng.random(N) < above / (above + below)
     truth = y + np.where(up, above, -below) * np.abs(rng.normal(size=N))
@@ -46,7 +46,7 @@ def split_normal(rng):
 
 
 def skewed(rng):
-    """Medians, and percentiles of 5% and 95%, of y + sZ + bZ²."""
+    """Medians and 5% and 95% percentiles of y + sZ + bZ²."""
     y, s = rng.normal(size=N), rng.uniform(0.5, 2.0, N)
     b = rng.uniform(-0.1, 0.1, N) * s
     z = 1.6448536269514722
@@ -62,7 +62,7 @@ def equal_repeats(rng):
 
 
 def unequal_repeats(rng):
-    """Variances that follow the distribution that is assumed of them."""
+    """Variances that follow the assumed distribution."""
     counts, d0 = rng.integers(1, 6, size=N), 10.0
     spread = np.sqrt(d0 / rng.chisquare(d0, size=N))
     truth, items, values = grouped(rng, counts, spread)
@@ -70,7 +70,7 @@ def unequal_repeats(rng):
 
 
 def other_repeats(rng):
-    """Variances that do not: two kinds of items, one ten times as noisy."""
+    """Variances that do not follow the assumed distribution: two kinds of items."""
     counts = rng.integers(2, 6, size=N)
     truth, items, values = grouped(rng, counts, np.where(rng.random(N) < 0.5, 1.0, 2.0))
     return truth, labels.repeats(items, values)
@@ -81,21 +81,21 @@ def crowd(rng):
     truth, items, values = grouped(rng, counts, np.full(4000, 1.0))
     raters = rng.integers(0, 60, size=len(items))
     bias = rng.normal(size=60) * 2
-    found = labels.ratings(items, values + bias[raters], raters)
-    return truth + np.average(bias[raters]), found
+    noisy_labels = labels.ratings(items, values + bias[raters], raters)
+    return truth + np.average(bias[raters]), noisy_labels
 
 
 def busy_crowd(rng):
-    """Raters of whom each has rated little: their biases are uncertain, and cost degrees."""
+    """Many raters with few ratings each, so that their biases are uncertain."""
     truth, items, values = grouped(rng, np.full(3000, 3), np.full(3000, 1.0))
     raters = rng.integers(0, 1000, size=len(items))
     bias = rng.normal(size=1000)
-    found = labels.ratings(items, values + bias[raters], raters)
-    return truth + np.average(bias[raters]), found
+    noisy_labels = labels.ratings(items, values + bias[raters], raters)
+    return truth + np.average(bias[raters]), noisy_labels
 
 
 def sparse_crowd(rng):
-    """Raters in a ring, of whom each has items in common with few others: many such crowds."""
+    """Many crowds of raters in a ring, each of whom shares items with few others."""
     truths, parts = [], []
     for _ in range(60):
         truth, items, values = grouped(rng, np.full(60, 2), np.full(60, 1.0))
@@ -108,7 +108,7 @@ def sparse_crowd(rng):
 
 
 def few_items(rng):
-    """Three items measured four times, again and again: their common variance is uncertain too."""
+    """Many sets of three items measured four times: their common variance is uncertain too."""
     parts = [labels.repeats(np.repeat(np.arange(3), 4), rng.normal(size=12)) for _ in range(500)]
     y, variance = np.hstack([tuple(part) for part in parts])
     return np.zeros(1500), labels.NoisyLabels(y, variance)
@@ -143,20 +143,23 @@ def monte_carlo(rng, n):
 def mixture(rng):
     centre, between = rng.normal(size=N), rng.uniform(0.1, 2, size=N)
     means = centre + between * rng.normal(size=(31, N))
-    own = rng.uniform(0.1, 2, size=(31, N))
-    truth = means[0] + np.sqrt(own[0]) * rng.normal(size=N)
-    return truth, labels.ensemble(means[1:], own[1:])
+    own_variance = rng.uniform(0.1, 2, size=(31, N))
+    truth = means[0] + np.sqrt(own_variance[0]) * rng.normal(size=N)
+    return truth, labels.ensemble(means[1:], own_variance[1:])
 
 
 def few_members(rng, count, correlation=0.0):
-    """A common deviation of the members makes them agree better with each other than with truth."""
-    between, own = rng.uniform(0.8, 1.2, size=N), rng.uniform(0.05, 0.15, size=(count + 1, N))
+    """Members with a common deviation agree better with each other than with the truth."""
+    between, own_variance = (
+        rng.uniform(0.8, 1.2, size=N),
+        rng.uniform(0.05, 0.15, size=(count + 1, N)),
+    )
     deviations = math.sqrt(1 - correlation) * rng.normal(size=(count + 1, N))
     deviations[1:] += math.sqrt(correlation) * rng.normal(size=N)
     deviations[0] = rng.normal(size=N)
     means = rng.normal(size=N) + between * deviations
-    truth = means[0] + np.sqrt(own[0]) * rng.normal(size=N)
-    return truth, labels.ensemble(means[1:], own[1:], correlation=correlation)
+    truth = means[0] + np.sqrt(own_variance[0]) * rng.normal(size=N)
+    return truth, labels.ensemble(means[1:], own_variance[1:], correlation=correlation)
 
 
 def tracks(rng):
@@ -171,12 +174,12 @@ def polls(rng):
 
 def finite_polls(rng):
     truth, n = rng.integers(40, 160, size=N), rng.integers(40, 150, size=N)
-    asked = rng.hypergeometric(truth, 200 - truth, n)
-    return truth / 200, labels.poll(asked / n, n, population=200)
+    answers = rng.hypergeometric(truth, 200 - truth, n)
+    return truth / 200, labels.poll(answers / n, n, population=200)
 
 
 def clustered_polls(rng):
-    """Twenty answers in four clusters of five, in which all answer alike: a design effect of 5."""
+    """Twenty answers in four clusters of five equal answers: a design effect of 5."""
     truth = rng.uniform(0.05, 0.95, size=N)
     return truth, labels.poll(rng.binomial(4, truth) / 4, 20, design_effect=5)
 
@@ -206,13 +209,13 @@ def targets(rng):
     ends = rng.random(N) < 0.2
     estimate = value + std * rng.normal(size=N)
     noisy = reward + 0.3 * rng.normal(size=N)
-    found = labels.bootstrapped(
+    noisy_labels = labels.bootstrapped(
         noisy, estimate, std**2, gamma=0.9, terminal=ends, reward_variance=np.full(N, 0.09)
     )
-    return reward + np.where(ends, 0, 0.9 * value), found
+    return reward + np.where(ends, 0, 0.9 * value), noisy_labels
 
 
-# What a delta method leaves out, of the order of one over the count, is allowed for.
+# Each process, and the relative error of the variance that its approximation may have.
 CALIBRATED = {
     "asymmetric": (skewed, 0),
     "split": (split_normal, 0),

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 
 
 def labelled(rows, seed=0, features=3):
-    """Columns x0, …, y and v: a smooth function, and noise of known variance."""
+    """Return columns x0, …, y and v: a smooth function with noise of known variance v."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1.7, 1.7, size=(rows, features))
     v = rng.gamma(0.5, 2.0, rows) * 100
@@ -21,7 +21,7 @@ def write(path, columns, group_rows=200):
 
 
 def write_folder(folder, sizes=(700, 450, 900), group_rows=200, **settings):
-    """A file of each size; what all of them hold together."""
+    """Write one file per size; return the columns of all files together."""
     tables = [labelled(size, seed=k, **settings) for k, size in enumerate(sizes)]
     for k, columns in enumerate(tables):
         write(folder / f"part-{k}.parquet", columns, group_rows)

@@ -1,4 +1,4 @@
-"""Images that tests make: a disc whose radius, and so whose brightness, is the label."""
+"""Images for tests: a disc whose radius, and therefore brightness, is the label."""
 
 import io
 import tarfile
@@ -13,7 +13,7 @@ from biv.datasets import load_utkface
 
 
 def disc(radius, size=24, shift=0):
-    """(size, size, 3) bytes: a disc on a gradient, which tells one image from another."""
+    """Return (size, size, 3) bytes of a disc on a gradient, which differs between images."""
     rows, columns = np.mgrid[:size, :size]
     inside = (rows - size / 2) ** 2 + (columns - size / 2) ** 2 < radius**2
     image = np.zeros((size, size, 3), dtype=np.uint8)
@@ -24,14 +24,14 @@ def disc(radius, size=24, shift=0):
 
 
 def encoded(pixels, form="PNG"):
-    """The bytes of a file; PNG keeps every pixel as it is."""
+    """Return the bytes of a file; PNG does not change any pixel."""
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, format=form)
     return out.getvalue()
 
 
 def faces(count=6, size=24):
-    """Files by UTKFace's names: bytes by name, ages 10, 11, …"""
+    """Return bytes by UTKFace's file names, with the ages 10, 11, …"""
     return {
         f"{10 + n}_{n % 2}_0_2017010{n}.jpg.chip.jpg": encoded(disc(3 + n, size, shift=n))
         for n in range(count)
@@ -67,14 +67,14 @@ def cache_entries(cache):
 
 
 def load(source, size=24):
-    """Without a word about what is left out, which some tests look at instead."""
+    """Load images without warnings about files that are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return load_utkface(source, size=size)
 
 
 def png(width, height, *, bits=8, kind=2, pixels=b""):
-    """The bytes of a PNG file that says that it is so large, whatever its pixels unpack to."""
+    """Return a PNG file with this size in its header, whatever its pixels decompress to."""
     size = width.to_bytes(4, "big") + height.to_bytes(4, "big")
     header = size + bytes([bits, kind, 0, 0, 0])
 

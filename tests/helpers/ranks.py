@@ -1,4 +1,4 @@
-"""What one process of a group does in the tests of distributed losses."""
+"""Code of one process of a group, for the tests of distributed losses."""
 
 import copy
 import os
@@ -16,16 +16,22 @@ FEATURES, OUTPUTS = 3, 2
 
 
 def scenarios(world):
-    """Name -> (rows of each rank, the whole batch). Rows are uneven; one rank may have none."""
+    """Return {name: (number of rows of each rank, the whole batch)}."""
     uneven = [5, 9, 4][:world]
     one_empty = [0, 11, 6][:world]
     return {
         "uneven": (uneven, _whole(sum(uneven), seed=1)),
         "one rank without rows": (one_empty, _whole(sum(one_empty), seed=2)),
-        "all that may be missing": (uneven, _whole(sum(uneven), seed=3, missing=True)),
+        "missing, ignored, masked and weighted": (
+            uneven,
+            _whole(sum(uneven), seed=3, missing=True),
+        ),
         "a trusted label on the last rank": (uneven, _whole(sum(uneven), seed=4, trusted=True)),
-        "nothing left on the first rank": (uneven, _whole(sum(uneven), seed=5, ignored=uneven[0])),
-        "nothing left at all": (uneven, _whole(sum(uneven), seed=6, ignored=sum(uneven))),
+        "no used element on the first rank": (
+            uneven,
+            _whole(sum(uneven), seed=5, ignored=uneven[0]),
+        ),
+        "no used element at all": (uneven, _whole(sum(uneven), seed=6, ignored=sum(uneven))),
         "far apart in scale": (uneven, _whole(sum(uneven), seed=7, scales=uneven[0])),
     }
 
@@ -51,7 +57,7 @@ def _whole(rows, seed, missing=False, trusted=False, ignored=0, scales=0):
 
 
 def part(whole, rows):
-    """Some rows of a batch, as the arguments of a loss."""
+    """Return some rows of a batch, as the arguments of a loss."""
     return {name: None if tensor is None else tensor[rows] for name, tensor in whole.items()}
 
 
@@ -72,12 +78,12 @@ def gradients(model):
 
 
 def cases_for(name):
-    """IV has no limit at variance 0."""
+    """Return the losses that are finite in a scenario; IV is not at variance 0."""
     return [case for case in CASES if not ("trusted" in name and case.name == "iv")]
 
 
 def on_one_rank(rank, world, folder):
-    """Gradients of every loss in every scenario, averaged over ranks by DDP; rank 0 writes them."""
+    """Save the gradients of every loss in every scenario, averaged over ranks by DDP."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     dist.init_process_group(
@@ -87,19 +93,19 @@ def on_one_rank(rank, world, folder):
         world_size=world,
         timeout=timedelta(seconds=60),
     )
-    found = {}
+    results = {}
     for name, (sizes, whole) in scenarios(world).items():
         start = sum(sizes[:rank])
-        mine = slice(start, start + sizes[rank])
+        local_rows = slice(start, start + sizes[rank])
         for case in cases_for(name):
             loss = case.build(process_group=dist.group.WORLD)
-            found[name, case.name, "batch"] = _one_batch(loss, part(whole, mine))
-            found[name, case.name, "window"] = _one_window(loss, part(whole, mine))
-        found[name, "biv", "naive"] = _one_batch(biv.BIVLoss(), part(whole, mine))
-    found["errors"] = _errors(rank, world)
-    found["subgroup"] = _subgroup(rank, world)
-    found["compiled"] = _compiled()
-    torch.save(found, f"{folder}/rank{rank}.pt")
+            results[name, case.name, "batch"] = _one_batch(loss, part(whole, local_rows))
+            results[name, case.name, "window"] = _one_window(loss, part(whole, local_rows))
+        results[name, "biv", "naive"] = _one_batch(biv.BIVLoss(), part(whole, local_rows))
+    results["errors"] = _errors(rank, world)
+    results["subgroup"] = _subgroup(rank, world)
+    results["compiled"] = _compiled()
+    torch.save(results, f"{folder}/rank{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -109,7 +115,7 @@ def _one_batch(loss, rows):
 
 
 def _one_window(loss, rows):
-    """The same rows in micro-batches of three, gradients exchanged at the last one only."""
+    """Use micro-batches of three rows, and exchange gradients only at the last one."""
     model = DistributedDataParallel(linear())
     micro = [part(rows, k) for k in torch.arange(len(rows["x"])).split(3)]
     columns = {
@@ -126,7 +132,7 @@ def _one_window(loss, rows):
 
 
 def _subgroup(rank, world):
-    """A loss over the last two ranks only; any other is no member."""
+    """Use a loss over the last two ranks; any other rank is not a member."""
     members = [world - 2, world - 1]
     group = dist.new_group(members)
     if rank not in members:
@@ -135,7 +141,7 @@ def _subgroup(rank, world):
         except TypeError as error:
             return str(error)
     loss = biv.BIVLoss(process_group=group)
-    assert copy.deepcopy(loss).process_group is group  # as an average of models would copy it
+    assert copy.deepcopy(loss).process_group is group  # as when a model is copied
     pred, target, variance = batch(4, seed=rank)
     return loss(pred, target, variance)
 
@@ -148,7 +154,7 @@ def _compiled():
 
 
 def _errors(rank, world):
-    """What each rank is told when only the last one was given bad input, again and again."""
+    """Return the error of each rank for several bad inputs of the last rank."""
     good = dict(zip(("pred", "target", "variance"), batch(4), strict=True))
     bad_rank = rank == world - 1
 
@@ -159,36 +165,36 @@ def _errors(rank, world):
             return f"{type(error).__name__}: {error}"
 
     loss = biv.BIVLoss(process_group=dist.group.WORLD)
-    said = {}
+    messages = {}
     for name, bad in {
         "negative variance": {"variance": -torch.ones(4)},
         "string": {"variance": "1"},
         "shape": {"pred": torch.ones(5)},
     }.items():
-        said[name] = attempt(loss, **good | (bad if bad_rank else {}))
+        messages[name] = attempt(loss, **good | (bad if bad_rank else {}))
     y = [good["target"]]
-    said["window"] = attempt(
+    messages["window"] = attempt(
         loss.window, targets=y, variances=[torch.ones(5)] if bad_rank else [good["variance"]]
     )
-    # One that all ranks find for themselves, on the whole batch: none may be left waiting.
+    # All ranks detect this error, on the whole batch, and none may wait for another.
     few = biv.BIVLoss(biv.epsilon.MinimumBatchSize(4 * world + 1), process_group=dist.group.WORLD)
-    said["too few"] = attempt(few, **good)
-    # Without validation nobody looks, and nobody waits either.
+    messages["too few"] = attempt(few, **good)
+    # Without validation no rank raises for another, and no rank waits either.
     for name, epsilon in {"fixed": 0.05, "policy": biv.epsilon.MinimumBatchSize(2)}.items():
         unchecked = biv.BIVLoss(epsilon, process_group=dist.group.WORLD, validate_args=False)
-        said[f"unchecked {name}"] = attempt(
+        messages[f"unchecked {name}"] = attempt(
             unchecked, **good | ({"pred": torch.ones(5)} if bad_rank else {})
         )
     wide = {name: torch.ones(4, 3 if bad_rank else 2) for name in good}
     per_output = biv.BIVLoss(process_group=dist.group.WORLD, per_output=True)
-    said["outputs"] = attempt(per_output, **wide)
+    messages["outputs"] = attempt(per_output, **wide)
     for name, epsilon in {"fixed": 0.05, "policy": biv.epsilon.MinimumBatchSize(2)}.items():
         unchecked = biv.BIVLoss(
             epsilon, process_group=dist.group.WORLD, per_output=True, validate_args=False
         )
         whole = {name: torch.ones(4, 2) for name in good}
-        said[f"unchecked {name} per output"] = attempt(
+        messages[f"unchecked {name} per output"] = attempt(
             unchecked, **whole | ({"pred": torch.ones(5)} if bad_rank else {})
         )
-    said["good"] = attempt(loss, **good)  # the group still works
-    return said
+    messages["good"] = attempt(loss, **good)  # the group still works
+    return messages

@@ -1,6 +1,6 @@
-"""The losses again, in plain Python on float64, written from the formulas alone.
+"""Reference implementation of the losses, in plain Python with float64, from the formulas.
 
-Independent of the library on purpose: no torch, no shared helper, one element at a time.
+It is independent of the library: it uses no torch and no shared helper, and loops over elements.
 """
 
 import math
@@ -40,16 +40,16 @@ def reference_loss(
     for k in range(shape[-1]):
         column = [None if a is None else np.broadcast_to(a, shape)[..., k] for a in arguments]
         outputs.append(reference_of_one(kind, *column, **settings))
-    left = [loss for loss in outputs if loss is not None]
-    return math.fsum(left) / len(left) if left else 0.0
+    defined = [loss for loss in outputs if loss is not None]
+    return math.fsum(defined) / len(defined) if defined else 0.0
 
 
 def reference_of_one(
     kind, pred, target, variance, mask, sample_weight, *, epsilon, threshold, base
 ):
-    """The loss over all elements; None if nothing is left.
+    """Return the loss over all elements, or None if no element is used.
 
-    A loss that is not one of the four gives its weight as a function of variance and epsilon.
+    For a loss that is not one of the four, `kind` is its weight as a function of variance and ε.
     """
     pred, target = np.asarray(pred, float), np.asarray(target, float)
     variance = np.broadcast_to(np.asarray(variance, float), target.shape)

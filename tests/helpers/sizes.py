@@ -1,4 +1,4 @@
-"""How much of a simulation, a campaign or a table a test takes.
+"""Amount of simulations, fuzzing or data that a test uses.
 
 `make test` runs the short form of every test and `make test-long` the full one. Both test the same
 law; the short form takes fewer cases, never a weaker law.
