@@ -1,8 +1,8 @@
-"""Build a release, check it, and run the README with it in an empty environment: `make dist`.
+"""Build and check a release, and run the README with it in an empty environment: `make dist`.
 
 The sdist and the wheel are left in `dist`. The wheel is built from the sdist, so that both are
-complete. No build isolation: hatchling is in the environment of the Makefile, and no network is
-needed for it.
+complete. The build is not isolated: it uses the hatchling of the Makefile's environment, and needs
+no network.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST, ENVIRONMENT = ROOT / "dist", ROOT / "build" / "dist-environment"
-EXTRA = "command"  # what the README's own commands ask for
+EXTRA = "command"  # extra that the commands of the README need
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None) -> None:
-    """Run a command and stop at the first that fails."""
+    """Run a command; raise an error if it fails."""
     print("$", *command, flush=True)
     subprocess.run([str(part) for part in command], check=True, env=env)
 
 
 def build() -> Path:
-    """Build both archives, check what the package index would show of them; return the wheel."""
+    """Build both archives, check their metadata for the package index, and return the wheel."""
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, ROOT)
     archives = sorted(DIST.iterdir())

@@ -1,7 +1,7 @@
 """Run every block of the README with the biv that is installed in this environment.
 
-`tools/dist.py` calls it in an environment that has the wheel and nothing of the clone; the blocks
-are run in a temporary folder, by the helpers of the tests, which must be on the path.
+`tools/dist.py` runs this script in an environment with the wheel and without the clone. The blocks
+run in a temporary folder. The helpers of the tests must be on the Python path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from helpers import doc_blocks, doc_pages
 if __name__ == "__main__":
     package = Path(biv.__file__).resolve()
     if not package.is_relative_to(Path(sys.prefix).resolve()):
-        sys.exit(f"biv must come from the environment {sys.prefix}; got {package}")
+        sys.exit(f"biv must be installed in the environment {sys.prefix}; got {package}")
     readme = doc_pages.ROOT / "README.md"
     blocks = [block for block in doc_pages.blocks(readme) if block.language in doc_pages.RUN]
     with tempfile.TemporaryDirectory() as name:
