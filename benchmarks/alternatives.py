@@ -1,14 +1,14 @@
-"""What biv gains over what people already have, and where that is as good or better.
+"""Compare biv with other libraries: where it is better, and where they are as good or better.
 
     .venv/bin/python benchmarks/alternatives.py                        all: half an hour, one core
-    .venv/bin/python benchmarks/alternatives.py --seeds 1 --quick      two minutes, to see it run
-    .venv/bin/python benchmarks/alternatives.py --out alternatives.md  and write it down
+    .venv/bin/python benchmarks/alternatives.py --seeds 1 --quick      a test run of two minutes
+    .venv/bin/python benchmarks/alternatives.py --out alternatives.md  writes the report to a file
 
-Three comparisons, kept apart: formulas (no training), losses (one network, one loop, only the loss
-differs), and tools (as people use them: error, fit time, intervals). The data are the shipped ones.
-Nothing is chosen on clean labels or on test labels. Libraries that are not installed are left out,
-and named in the report. Everything measured is kept in a file as soon as it is there (--cells), and
-not measured again as long as the sources of biv and of the measurements (beside) stay the same.
+There are three separate comparisons: formulas (without training), losses (the same network and
+loop with different losses), and tools (error, fit time and intervals with usual settings). The data
+are included in biv. Nothing is chosen on clean labels or on test labels. Libraries that are not
+installed are left out and named in the report. Each result is saved to a file at once (--cells). It
+is not measured again as long as the sources of biv and of the folder `beside` stay the same.
 """
 
 import argparse
@@ -42,7 +42,7 @@ GROUPS = {
 
 
 def measure(cell, quick):
-    """What one group of methods reaches on one draw of one data set."""
+    """Return the results of one group of methods on one draw of one data set."""
     data, seed, group = cell
     if group == "formulas":
         return formulas()
@@ -51,8 +51,8 @@ def measure(cell, quick):
     return GROUPS[group][0](data, seed, quick)
 
 
-def wanted(seeds):
-    """All cells, as far as libraries are there."""
+def cells_of(seeds):
+    """Yield all cells whose libraries are installed."""
     yield "", 0, "formulas"
     if util.find_spec("gpytorch"):
         yield "", 0, "scaling"
@@ -66,36 +66,36 @@ def wanted(seeds):
 
 
 def digest(quick):
-    """Of what the results depend on; the report is no part of it."""
-    found = hashlib.sha256(b"quick" if quick else b"")
+    """Return a digest of the sources that the results depend on, without those of the report."""
+    sha256 = hashlib.sha256(b"quick" if quick else b"")
     measuring = [path for path in BESIDE.glob("*.py") if path.name != "tables.py"]
     for path in sorted(Path(biv.__file__).parent.rglob("*.py")) + sorted(measuring):
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+        sha256.update(path.read_bytes())
+    return sha256.hexdigest()[:16]
 
 
 def all_cells(seeds, path, quick):
-    """Measure what has not been measured yet; a dictionary of everything."""
+    """Measure the cells that are not in the file, and return the results of all cells."""
     key, done = digest(quick), {}
     path.parent.mkdir(parents=True, exist_ok=True)
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        kept = json.loads(line)
-        if kept["sources"] == key:
-            done[tuple(kept["cell"])] = kept["result"]
-    missing = [cell for cell in wanted(seeds) if cell not in done]
+        entry = json.loads(line)
+        if entry["sources"] == key:
+            done[tuple(entry["cell"])] = entry["result"]
+    missing = [cell for cell in cells_of(seeds) if cell not in done]
     with path.open("a", encoding="utf-8") as file:
         for cell in tqdm(missing):
             done[cell] = measure(cell, quick)
-            kept = {"sources": key, "cell": cell, "result": done[cell]}
-            file.write(json.dumps(kept, ensure_ascii=False) + "\n")
+            entry = {"sources": key, "cell": cell, "result": done[cell]}
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
             file.flush()
     return done
 
 
-def report(given):
-    """Measure, and yield it as Markdown."""
-    cells = all_cells(given.seeds, given.cells, given.quick)
-    results = Results(cells, given.seeds)
+def report(options):
+    """Measure, and yield the report as lines of Markdown."""
+    cells = all_cells(options.seeds, options.cells, options.quick)
+    results = Results(cells, options.seeds)
     libraries = ("scikit-learn", "lightgbm", "gpytorch", "astroNN")
     missing = [
         name for name in libraries if not util.find_spec(name.replace("scikit-learn", "sklearn"))
@@ -104,24 +104,30 @@ def report(given):
     yield f"Machine: {machine()}; {', '.join(versions)}."
     yield ""
     if missing:
-        yield f"Not installed, and left out: {', '.join(missing)}."
+        yield f"Left out, because not installed: {', '.join(missing)}."
         yield ""
     yield (
-        f"Bike Sharing: the shipped year 2011, {TRAIN:,} training rows whose labels have Gamma "
-        f"noise of mean variance {NOISE} × the label variance, {TEST:,} test rows with clean "
-        "labels; features are the data set's 19, and the hour and the number of the day. Amyloid: "
-        f"real error bars, a random fifth for testing, {TRAIN:,} of the others for training. Its "
-        "test labels are noisy, and the noise is taken out of the errors: once with weights "
-        f"1/(σ²+ε)², ε = {EPSILON}, once with all test labels alike. The two disagree, since its "
-        "error bars go with its labels and are larger than the scatter of its labels; the second "
-        "rests on the noisiest labels, and may be below 0."
+        f"**Bike Sharing** is the included year 2011. The labels of {TRAIN:,} training rows have "
+        f"noise whose variances follow a Gamma distribution with a mean of {NOISE} × the label "
+        f"variance; the labels of {TEST:,} test rows are clean. The features are the 19 of the "
+        "data set, the hour, and the number of the day."
     )
     yield ""
     yield (
-        f"Errors are over the label variance, means of {given.seeds} draws (rows, noise, seeds). "
-        "In brackets is the paired difference from BIV, or from BIVRegressor(), on the same draw, "
-        "with its standard error; where test labels count alike, in units of the error itself. Fit "
-        "times are medians of the draws' ratios, on one thread of a machine that others were using."
+        f"**Amyloid** has real error bars. A random fifth of the rows is for testing, {TRAIN:,} of "
+        "the others are for training. Its test labels are noisy, so that the errors are "
+        f"noise-corrected in two ways: with weights 1/(σ²+ε)², ε = {EPSILON}, and with all test "
+        "labels weighted alike. The two scores disagree, because the error bars depend on the "
+        "labels and are larger than their scatter. The second score is dominated by the noisiest "
+        "labels and can be negative."
+    )
+    yield ""
+    yield (
+        f"Errors are in units of the label variance and are means of {options.seeds} draws (of "
+        "rows, noise and seeds). Parentheses show the paired difference from BIV, or from "
+        "BIVRegressor(), on the same draw, with its standard error; it is in percent, or, where "
+        "all test labels are weighted alike, in units of the label variance. Fit times are medians "
+        "of the ratios of the draws, on one thread of a shared machine."
     )
     yield ""
     yield from formula_tables(cells["", 0, "formulas"])
@@ -132,21 +138,29 @@ def report(given):
 
 
 def main():
-    """Measure, and publish."""
-    options = argparse.ArgumentParser(
+    """Measure, and print the report."""
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--seeds", type=int, default=3, help="draws of each data set (default: 3)")
-    options.add_argument(
-        "--quick", action="store_true", help="small and meaningless, to see it run"
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="number of draws of each data set (default: 3)"
     )
-    options.add_argument("--cells", type=Path, default=Path("build/bench/alternatives.jsonl"))
-    options.add_argument("--out", type=Path, help="a file to write the report to as well")
-    given = options.parse_args()
+    parser.add_argument(
+        "--quick", action="store_true", help="a test run with small, meaningless settings"
+    )
+    parser.add_argument(
+        "--cells",
+        type=Path,
+        default=Path("build/bench/alternatives.jsonl"),
+        help="file with the results so far (default: build/bench/alternatives.jsonl)",
+    )
+    parser.add_argument("--out", type=Path, help="file that the report is also written to")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # Adam's moments of letters that a batch does not have
+    # Adam's moments decay to denormal numbers for letters that no batch contains.
+    torch.set_flush_denormal(True)
     with threadpool_limits(1):
-        publish(report(given), given.out)
+        publish(report(options), options.out)
 
 
 if __name__ == "__main__":

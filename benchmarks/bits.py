@@ -1,8 +1,8 @@
 """Print hashes of what the library computes, to compare before and after a refactoring.
 
 Equal hashes mean equal bits. They depend on the machine, the number of threads and the version of
-torch, so that only hashes of one machine can be compared. The script uses public names and the
-command alone; it runs on any version since 0.1.
+torch, so only hashes from one machine can be compared. The script uses only public names and the
+command; it runs on any version since 0.1.
 """
 
 import argparse
@@ -24,10 +24,10 @@ SAVED = Path(__file__).parent.parent / "tests" / "data" / "v0.1"
 
 def digest(pieces: Iterable[bytes]) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of some bytes."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()[:16]
+        sha256.update(piece)
+    return sha256.hexdigest()[:16]
 
 
 def rows(count: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -40,7 +40,7 @@ def rows(count: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def default_fit(_: Path) -> str:
-    """Predictions, standard deviations and out-of-fold predictions of a default fit."""
+    """Hash predictions, standard deviations and out-of-fold predictions of a default fit."""
     x, y, variance = rows()
     model = biv.BIVRegressor(random_state=0).fit(x, y, y_var=variance)
     mean, std = model.predict(x, return_std=True)
@@ -48,7 +48,7 @@ def default_fit(_: Path) -> str:
 
 
 def saved_model(_: Path) -> str:
-    """Predictions of a model that version 0.1 saved."""
+    """Hash predictions of a model that version 0.1 saved."""
     import pandas as pd
 
     table = pd.read_csv(SAVED / "table.csv")
@@ -63,22 +63,22 @@ def _table_1(dataset: str, folder: Path) -> str:
     options = ["--dataset", dataset, "--preset", "smoke", "--no-report", "--out", str(out)]
     _biv("reproduce", "table1", *options)
     with sqlite3.connect(out / "runs.sqlite") as store:
-        found = store.execute("SELECT key, name, data FROM curves ORDER BY key, name").fetchall()
-    return digest(f"{key} {name}".encode() + data for key, name, data in found)
+        curves = store.execute("SELECT key, name, data FROM curves ORDER BY key, name").fetchall()
+    return digest(f"{key} {name}".encode() + data for key, name, data in curves)
 
 
 def table_1_on_half_of_bike(folder: Path) -> str:
-    """Keys and curves of `biv reproduce table1 --dataset bike2011 --preset smoke`."""
+    """Hash keys and curves of `biv reproduce table1 --dataset bike2011 --preset smoke`."""
     return _table_1("bike2011", folder)
 
 
 def table_1_on_bike(folder: Path) -> str:
-    """The same on all of Bike Sharing, a stack of 22 networks per seed; needs BIV_DATA_DIR."""
+    """Hash the same on all of Bike Sharing, in stacks of 22 networks; it needs BIV_DATA_DIR."""
     return _table_1("bike", folder)
 
 
 def stream_by_two_ranks(folder: Path) -> str:
-    """Networks that two processes trained on a table in pieces."""
+    """Hash networks that two processes train on a table in several files."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -121,7 +121,7 @@ MEASURES = (
 
 
 def main() -> None:
-    """Print one line per measure."""
+    """Print one line per hash."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     for measure in MEASURES:
         if measure is table_1_on_bike and "BIV_DATA_DIR" not in os.environ:

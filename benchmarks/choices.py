@@ -1,7 +1,7 @@
-"""How well BIVRegressor chooses on noisy labels: embeddings, epochs, and several outputs at once.
+"""Measure how well BIVRegressor chooses embeddings and epochs on noisy labels, and two outputs.
 
     .venv/bin/python benchmarks/choices.py                       everything, twenty minutes
-    .venv/bin/python benchmarks/choices.py --seeds 1             a quick look
+    .venv/bin/python benchmarks/choices.py --seeds 1             a short run
     .venv/bin/python benchmarks/choices.py --parts outputs       one part of the report
     .venv/bin/python benchmarks/choices.py --out choices.md      writes the report to a file as well
 
@@ -53,7 +53,7 @@ FUNCTIONS = {
     "regional": lambda x: np.where(x[:, 0] > 0.5, 3 * x[:, 1], -3 * x[:, 2]) + x[:, 3],
     "waves": lambda x: np.sin(12 * x[:, 0]) + np.cos(9 * x[:, 1]) + x[:, 2],
 }
-OUTPUTS = {  # two labels of the same rows each
+OUTPUTS = {  # pairs of labels for the same rows
     "friedman, linear": ("friedman", "linear"),
     "linear, waves": ("linear", "waves"),
     "step, regional": ("step", "regional"),
@@ -111,7 +111,7 @@ def outputs(cell):
     rng = np.random.default_rng([seed, 8])
     x = rng.uniform(size=(ROWS + TEST_ROWS, FEATURES))
     shifted = (x, np.roll(x, 3, axis=1))  # so that equal functions give different labels
-    y = np.column_stack([FUNCTIONS[n](own) for n, own in zip(OUTPUTS[names], shifted, strict=True)])
+    y = np.column_stack([FUNCTIONS[n](z) for n, z in zip(OUTPUTS[names], shifted, strict=True)])
     y = (y - y.mean(axis=0)) / y.std(axis=0)
     variance = rng.gamma(1, 0.6, size=(ROWS, 2)) + 1e-9
     noisy = y[:ROWS] + np.sqrt(variance) * rng.normal(size=(ROWS, 2))
@@ -156,7 +156,7 @@ def embeddings(results):
     """Yield how the chosen scale of the embeddings compares with the best one."""
     yield "## Embeddings"
     yield ""
-    yield "Error with each scale of the first frequencies, and with the one that was chosen."
+    yield "Error with each scale of the initial frequencies, and with the scale that was chosen."
     yield ""
     rows, ratios = [], []
     for name in TABLES:
@@ -172,7 +172,7 @@ def epochs(results):
     """Yield the errors of fits with wrong error bars."""
     errors = np.array([error for _, error, _ in results])
     chosen = [epoch for *_, epoch in results]
-    yield "## Epochs where the error bars are wrong"
+    yield "## Epochs if the error bars are wrong"
     yield ""
     yield (
         f"Friedman 1, reported variance = √(true variance), {len(errors)} draws: mean error "
@@ -182,10 +182,13 @@ def epochs(results):
 
 
 def several(results):
-    """Yield the errors of fits of two outputs beside those of one."""
+    """Yield the errors of one fit of two outputs, compared with two fits of one output."""
     yield "## Two outputs at once"
     yield ""
-    yield "Sum of the errors of both outputs, in one fit and in two; the second lacks some labels."
+    yield (
+        "Sum of the errors of both outputs, in one fit and in two. Some labels of the second "
+        "output are missing."
+    )
     yield ""
     rows, ratios = [], []
     for names, missing in product(OUTPUTS, MISSING):
@@ -201,16 +204,20 @@ def several(results):
 
 
 def main():
-    """Measure, and publish."""
-    options = argparse.ArgumentParser(
+    """Measure, and print the report."""
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--seeds", type=int, default=3, help="draws of each table (default: 3)")
-    options.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
-    options.add_argument("--out", type=Path, help="a file to write the report to as well")
-    given = options.parse_args()
-    publish(report(given.seeds, given.jobs, given.parts), given.out)
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="number of draws of each table (default: 3)"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to measure (default: all)"
+    )
+    parser.add_argument("--out", type=Path, help="file that the report is also written to")
+    options = parser.parse_args()
+    publish(report(options.seeds, options.jobs, options.parts), options.out)
 
 
 if __name__ == "__main__":

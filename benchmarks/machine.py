@@ -1,4 +1,4 @@
-"""What a benchmark was measured on, and where its report goes."""
+"""Description of the machine, options and output that all benchmarks share."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ import torch
 
 
 def machine():
-    """Processor, system and versions, in a line."""
+    """Return processor, system and versions as one line."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -23,19 +23,19 @@ def machine():
 
 
 def parser(description, *, rounds):
-    """The options that all benchmarks share."""
+    """Return a parser with the options that all benchmarks share."""
     options = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument(
-        "--rounds", type=int, default=rounds, help=f"of all candidates (default: {rounds})"
+        "--rounds", type=int, default=rounds, help=f"number of rounds (default: {rounds})"
     )
-    options.add_argument("--out", type=Path, help="a file to write the report to as well")
+    options.add_argument("--out", type=Path, help="file that the report is also written to")
     return options
 
 
 def table(head, rows):
-    """Lines of Markdown."""
+    """Yield the lines of a Markdown table."""
     yield "| " + " | ".join(head) + " |"
     yield "|" + "---|" * len(head)
     for row in rows:
@@ -44,11 +44,11 @@ def table(head, rows):
 
 
 def publish(lines, path):
-    """Print the lines as they come, and write them if there is a path."""
-    kept = []
+    """Print lines as they arrive, and write all of them to a file if there is a path."""
+    printed = []
     for line in lines:
         print(line, flush=True)
-        kept.append(line)
+        printed.append(line)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+        path.write_text("\n".join(printed) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The report: what was measured, as Markdown."""
+"""Report of the measurements as Markdown."""
 
 import statistics
 from importlib import metadata
@@ -24,64 +24,67 @@ from machine import table
 
 
 def small(value):
-    """A difference that should be rounding."""
+    """Format a difference that should be at most a rounding error."""
     return "0" if value == 0 else f"{value:.0e}"
 
 
 class Results:
-    """Columns of numbers, one a draw, out of the cells."""
+    """Results of all cells, and columns with one number per draw."""
 
     def __init__(self, cells, seeds):
         self.cells, self.seeds = cells, seeds
 
     def column(self, data, group, name, what):
-        """One number a draw, or None where it was not measured."""
-        found = [self.cells[data, seed, group] for seed in range(self.seeds)]
-        if any(what not in result.get(name, {}) for result in found):
+        """Return one number per draw, or None if it was not measured."""
+        results = [self.cells[data, seed, group] for seed in range(self.seeds)]
+        if any(what not in result.get(name, {}) for result in results):
             return None
-        return np.array([result[name][what] for result in found])
+        return np.array([result[name][what] for result in results])
 
     def error(self, data, what, place, base):
-        """The mean of the errors, and the paired difference from the base, with its error."""
-        mine, other = (self.column(data, *where, what) for where in (place, base))
-        if mine is None:
+        """Return the mean error and the paired difference from a base with its standard error."""
+        errors, base_errors = (self.column(data, *where, what) for where in (place, base))
+        if errors is None:
             return "–"
-        words = f"{mine.mean():.4f}"
+        text = f"{errors.mean():.4f}"
         if place == base:
-            return words
-        ratio = 100 * (mine / other - 1) if what == "error" else mine - other
-        digits, unit = (0, " %") if what == "error" else (3, "")
-        spread = ratio.std(ddof=1) / np.sqrt(len(ratio)) if self.seeds > 1 else float("nan")
-        return f"{words} ({ratio.mean():+.{digits}f} ± {spread:.{digits}f}{unit})"
+            return text
+        difference = errors - base_errors
+        if what == "error":
+            difference = 100 * (errors / base_errors - 1)
+        digits, unit = (0, "%") if what == "error" else (3, "")
+        count = len(difference)
+        stderr = difference.std(ddof=1) / np.sqrt(count) if self.seeds > 1 else float("nan")
+        return f"{text} ({difference.mean():+.{digits}f} ± {stderr:.{digits}f}{unit})"
 
     def errors(self, place, base):
-        """Of all data sets; amyloid's in two ways."""
+        """Return the errors on all data sets; there are two scores for amyloid."""
         columns = [*((data, "error") for data in DATA), (AMYLOID, "alike")]
         if place[0] == "few":
             columns += [(SMOOTH, "error"), (SMALL, "error")]
         return [self.error(data, what, place, base) for data, what in columns]
 
-    def shares(self, place):
-        """How often intervals held the label, in all data sets."""
-        found = []
+    def coverages(self, place):
+        """Return the fractions of labels within the intervals, for all data sets."""
+        coverages = []
         for data in DATA_FEW:
             if (data, 0, place[0]) not in self.cells:
-                found.append("–")
+                coverages.append("–")
                 continue
             columns = [self.column(data, *place, level) for level in LEVELS]
             none = any(column is None for column in columns)
             shown = [f"{100 * column.mean():.0f}%" for column in columns] if not none else ["–"]
-            found.append(", ".join(shown))
-        return found
+            coverages.append(", ".join(shown))
+        return coverages
 
     def times(self, place, base):
-        """Medians of the draws' ratios of fit times, in all data sets."""
-        found = []
+        """Return the medians of the draws' ratios of fit times, for all data sets."""
+        texts = []
         for data in DATA_FEW if place[0] == "few" else DATA:
-            mine, other = (self.column(data, *where, "seconds") for where in (place, base))
-            ratio = None if mine is None else statistics.median(mine / other)
-            found.append("–" if ratio is None else f"{ratio:.2g}×")
-        return found
+            seconds, base_seconds = (self.column(data, *at, "seconds") for at in (place, base))
+            ratio = None if seconds is None else statistics.median(seconds / base_seconds)
+            texts.append("–" if ratio is None else f"{ratio:.2g}×")
+        return texts
 
 
 NAMES = [f"Bike, α = {alpha:g}" for alpha in ALPHAS] + [AMYLOID]
@@ -92,47 +95,47 @@ REGRESSOR = ("regressors", "**BIVRegressor()**")
 REGRESSOR_FEW = ("few", "**BIVRegressor()**")
 
 
-def formula_tables(found):
-    """Which losses are the same, and what they make of bad batches."""
+def formula_tables(results):
+    """Yield the tables of losses that are equal, and of losses on unusual batches."""
     yield "## 1. Formulas"
     yield ""
     yield (
-        f"The largest relative difference over 200 random batches of {BATCH}, σ² from 0.001 to "
-        f"1,000, ε = {EPSILON}, in single and in double precision."
+        f"Largest relative difference over 200 random batches of {BATCH} labels, with σ² from "
+        f"0.001 to 1,000 and ε = {EPSILON}, in single and in double precision."
     )
     yield ""
     rows = []
-    for key, words in (
+    for key, name in (
         ("mse_loss", "`F.mse_loss(f, y, weight=1/(σ²+ε))` and `biv.biv_loss(f, y, σ²)`"),
         ("masked", "the same with a mask of ones, for which biv has no short cut"),
     ):
         for precision in ("single", "double"):
-            off = found[f"{key}, {precision}"]
-            rows.append([words, precision, small(off["loss"]), small(off["gradient"])])
-    words = (
-        "2 × the gradient of `F.gaussian_nll_loss(f, y, σ²)` and that of `biv.iv_loss(f, y, σ²)`"
-    )
+            difference = results[f"{key}, {precision}"]
+            rows.append([name, precision, small(difference["loss"]), small(difference["gradient"])])
+    name = "2 × the gradient of `F.gaussian_nll_loss(f, y, σ²)` and that of `biv.iv_loss(f, y, σ²)`"
     for precision in ("single", "double"):
-        rows.append([words, precision, "", small(found[f"nll, {precision}"]["gradient"])])
-    astro = found["astroNN"]
+        rows.append([name, precision, "", small(results[f"nll, {precision}"]["gradient"])])
+    astro = results["astroNN"]
     if "missing" not in astro:
         version = metadata.version("astroNN")
-        words = f"`robust_mse` of astroNN {version} and `F.gaussian_nll_loss(f, y, σ² + s²)`"
-        rows.append([words, "single", small(astro["loss"]), small(astro["gradient"])])
-    yield from table(["what is compared", "precision", "loss", "gradient"], rows)
+        name = f"`robust_mse` of astroNN {version} and `F.gaussian_nll_loss(f, y, σ² + s²)`"
+        rows.append([name, "single", small(astro["loss"]), small(astro["gradient"])])
+    yield from table(["compared", "precision", "loss", "gradient"], rows)
     if "missing" in astro:
         yield f"astroNN was left out: {astro['missing']}."
     else:
-        only, one = (["finite" if ok else "not finite" for ok in pair] for pair in astro["finite"])
+        only, one = (
+            ["is finite" if ok else "is not finite" for ok in pair] for pair in astro["finite"]
+        )
         yield (
-            f"A missing label (NaN) in astroNN's `robust_mse`: loss {only[0]} and gradient "
-            f"{only[1]} where it is a row's only label; loss {one[0]} and gradient {one[1]} where "
-            "the row has another."
+            f"A missing label (NaN) in astroNN's `robust_mse` gives a loss that {only[0]} and a "
+            f"gradient that {only[1]} if it is the only label of a row. If the row has another "
+            f"label, the loss {one[0]} and the gradient {one[1]}."
         )
     yield ""
     yield (
-        "What they make of a batch of three rows, f = 1, 2, 3, y = 1.5, 2, 2, σ² = 0.1, 0.2, 0.3, "
-        "in which one thing is changed: the loss, or what is said."
+        "The next table shows the loss of a batch of three rows with f = 1, 2, 3, y = 1.5, 2, 2 "
+        "and σ² = 0.1, 0.2, 0.3, in which one thing is changed."
     )
     yield ""
     yield from table(
@@ -142,32 +145,33 @@ def formula_tables(found):
             "`F.gaussian_nll_loss(var=σ²)`",
             "`biv_loss`",
         ],
-        [[case, *result.values()] for case, result in found["edge cases"].items()],
+        [[case, *result.values()] for case, result in results["edge cases"].items()],
     )
 
 
-def dead_networks(results):
-    """Which networks had to be started again, in words."""
-    words, shown = [], dict(zip(DATA, NAMES, strict=True))
-    for (data, seed, group), found in results.cells.items():
-        again = sum(result["starts"] > 1 for result in found.values()) if group == "networks" else 0
+def trained_again(results):
+    """Return the numbers of networks that were trained again, as text."""
+    texts, titles = [], dict(zip(DATA, NAMES, strict=True))
+    for (data, seed, group), cell in results.cells.items():
+        again = sum(result["starts"] > 1 for result in cell.values()) if group == "networks" else 0
         if again and seed < results.seeds:
-            words.append(f"{again} of {len(LOSSES)} on draw {seed + 1} of {shown[data]}")
-    return "; ".join(words) or "none was"
+            texts.append(f"{again} of {len(LOSSES)} on draw {seed + 1} of {titles[data]}")
+    return "; ".join(texts) or "none"
 
 
 def loss_tables(results):
-    """One network, several losses."""
+    """Yield the tables of one network trained with several losses."""
     yield "## 2. The same network and loop, only the loss differs"
     yield ""
     yield (
-        f"The paper's network, {'-'.join(map(str, WIDTHS))}, Adam at {RATE:g}, batches of {BATCH}, "
-        f"labels of unit variance, ε = {EPSILON} of it. For every loss the epoch is taken whose "
-        "noise-corrected error on held-out noisy labels (a fifth of the training rows) is lowest, "
-        f"of {EPOCHS} at most; training stops when {PATIENCE} have brought nothing lower. Under "
-        "one draw all losses have the same rows, first parameters and batches. A network whose "
-        "last layer has died, so that it predicts one number for all held-out rows, is started "
-        f"anew with other first parameters: {dead_networks(results)}."
+        f"The network is the paper's, {'-'.join(map(str, WIDTHS))}, trained by Adam with a "
+        f"learning rate of {RATE:g} on batches of {BATCH}. Labels have unit variance, and "
+        f"ε = {EPSILON}. For every loss, the epoch with the lowest noise-corrected error on "
+        f"held-out noisy labels (a fifth of the training rows) is chosen, of at most {EPOCHS}; "
+        f"training stops after {PATIENCE} epochs without improvement. In one draw, all losses have "
+        "the same rows, initial parameters and batches. A network that predicts one constant for "
+        "all held-out rows, because all units of a layer are inactive, is trained again from other "
+        f"initial parameters. Trained again: {trained_again(results)}."
     )
     yield ""
     yield from table(
@@ -178,37 +182,43 @@ def loss_tables(results):
         [name, *(f"{results.column(data, 'networks', name, 'epoch').mean():.0f}" for data in DATA)]
         for name in LOSSES
     ]
-    yield from table(["epoch taken, mean of the draws", *NAMES], epochs)
+    yield from table(["epoch chosen, mean of the draws", *NAMES], epochs)
 
 
 def names_of(results, group):
-    """Methods of a group, as they were measured on any data set."""
-    found = {}
+    """Return the methods of a group that were measured on any data set."""
+    methods = {}
     for data in DATA:
-        found |= results.cells.get((data, 0, group), {})
-    return list(found)
+        methods |= results.cells.get((data, 0, group), {})
+    return list(methods)
 
 
 def tool_tables(results):
-    """Tools on all rows, and on few."""
+    """Yield the tables of tools on all rows and on few rows."""
     groups = ("regressors", "scikit-learn", "lightgbm", "gpytorch")
     places = [(group, name) for group in groups for name in names_of(results, group)]
-    yield "## 3. Tools, as people use them, on all rows"
+    yield "## 3. Tools with their usual settings, on all rows"
     yield ""
     yield (
-        "Settings are the libraries' own but where a row says otherwise. Labels have unit "
-        f"variance, weights are 1/(σ²+ε) with ε = {EPSILON}, of mean 1; BIVRegressor finds its "
-        "own ε. GPs have a Matérn 5/2 kernel, with a length scale a column on Bike and one for "
-        f"all on amyloid, learned in {GP_STEPS} steps of Adam at {GP_RATE:g} from {FEW:,} rows; "
-        f"the sparse one in {SVGP_EPOCHS} epochs at {SVGP_RATE:g} from all, on Bike only. The "
-        "number of LightGBM's trees is chosen in three folds, which is part of its fit time."
+        "Settings are the defaults of the libraries, unless a row states another. Labels have unit "
+        f"variance. Weights are 1/(σ²+ε) with ε = {EPSILON}, scaled to a mean of 1; BIVRegressor "
+        "chooses its own ε."
+    )
+    yield ""
+    yield (
+        "Gaussian processes (GPs) have a Matérn 5/2 kernel, with one length scale per column on "
+        f"Bike and one for all columns on amyloid. The exact GPs learn it in {GP_STEPS} steps of "
+        f"Adam with a learning rate of {GP_RATE:g} from {FEW:,} rows; the sparse GP in "
+        f"{SVGP_EPOCHS} epochs with a rate of {SVGP_RATE:g} from all rows, on Bike only. The "
+        "number of LightGBM's trees is chosen by three-fold cross-validation, which is part of its "
+        "fit time."
     )
     yield ""
     yield from table(
         ["test error", *ERRORS], [[place[1], *results.errors(place, REGRESSOR)] for place in places]
     )
     yield from table(
-        ["fit time beside BIVRegressor(), one thread each", *NAMES],
+        ["fit time divided by that of BIVRegressor(), one thread each", *NAMES],
         [[place[1], *results.times(place, REGRESSOR)] for place in places],
     )
     few = [("few", name) for name in names_of(results, "few")]
@@ -216,8 +226,9 @@ def tool_tables(results):
     yield ""
     yield (
         "Friedman's function, 10 sin(π x₁x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ of ten features, is "
-        "smooth as the others are not: a case for a GP. Its labels have the noise of Bike, α = 1, "
-        f"and its test labels are clean; once there are {FEWER} training rows only."
+        "smooth, unlike the other data sets, and so suits a GP. Its training labels have the noise "
+        "of Bike, α = 1, and its test labels are clean. The last column has only "
+        f"{FEWER} training rows."
     )
     yield ""
     yield from table(
@@ -225,44 +236,46 @@ def tool_tables(results):
         [[place[1], *results.errors(place, REGRESSOR_FEW)] for place in few],
     )
     yield from table(
-        [f"fit time beside BIVRegressor(), {FEW:,} rows", *NAMES, *FRIEDMAN],
+        [f"fit time divided by that of BIVRegressor(), {FEW:,} rows", *NAMES, *FRIEDMAN],
         [[place[1], *results.times(place, REGRESSOR_FEW)] for place in few],
     )
-    yield "## 5. Intervals: how often they hold the label"
+    yield "## 5. Intervals: how often they contain the label"
     yield ""
     yield (
-        "68% and 95% would be right. On Bike and of Friedman's function it is the clean test "
-        "label; on amyloid the noisy one, its own variance added."
+        "Calibrated intervals contain 68% and 95% of the labels. The labels are clean test labels "
+        "on Bike and for Friedman's function. On amyloid they are noisy, and their variance is "
+        "added to that of the prediction."
     )
     yield ""
     nets = [("networks", name) for name in LOSSES if "s²(x)" in name]
     rows = []
     for place in [*nets, *places, *few]:
-        shares = results.shares(place)
-        if set(shares) != {"–"}:
-            more = ", few rows" if place[0] == "few" else ""
-            rows.append([place[1] + more, *shares])
-    head = ["share within the 68% and the 95% interval", *NAMES, *FRIEDMAN]
+        coverages = results.coverages(place)
+        if set(coverages) != {"–"}:
+            suffix = ", few rows" if place[0] == "few" else ""
+            rows.append([place[1] + suffix, *coverages])
+    head = ["fraction of labels within the 68% and the 95% interval", *NAMES, *FRIEDMAN]
     yield from table(head, rows)
 
 
-def scaling_table(found):
-    """How an exact GP's training grows with its rows."""
-    yield "## 6. GPyTorch: how it scales, and a trap"
+def scaling_table(results):
+    """Yield the table of the time of an exact GP's training step by its number of rows."""
+    yield "## 6. GPyTorch: how it scales, and a pitfall"
     yield ""
-    times = {int(rows): seconds for rows, seconds in found["seconds"].items()}
+    times = {int(rows): seconds for rows, seconds in results["seconds"].items()}
     base = min(times)
     rows = [[f"{count:,}", f"{seconds / times[base]:.1f}×"] for count, seconds in times.items()]
     yield from table(["rows of an exact GP", "time of a training step"], rows)
     power = np.log(times[max(times)] / times[base]) / np.log(max(times) / base)
-    yield f"It grows as the number of rows to the power of {power:.1f}."
+    yield f"The time grows as the number of rows to the power of {power:.1f}."
     yield ""
-    noise = found["noise"]
+    noise = results["noise"]
     yield (
-        "`FixedNoiseGaussianLikelihood(σ², learn_additional_noise=True)` with σ² = 0.5 and 0.2 "
-        f"learned gives labels a noise of {noise['as made']:.1f}. Where σ² is passed as `noise=` "
-        "(for new rows, or for a batch of a sparse GP) it gives them "
-        f"{noise['noise=']:.1f}: the learned noise is left out, and σ² counted twice. In the "
-        "sparse GP above it is therefore learned outside the likelihood, and passed in the sum."
+        "`FixedNoiseGaussianLikelihood(σ², learn_additional_noise=True)` with σ² = 0.5 and a "
+        f"learned noise of 0.2 gives labels a noise variance of {noise['as made']:.1f}. If σ² is "
+        "passed as `noise=`, which new rows and batches of a sparse GP need, it gives them "
+        f"{noise['noise=']:.1f}: the learned noise is left out, and σ² is counted twice. The "
+        "sparse GP above therefore learns the additional noise outside the likelihood, and passes "
+        "the sum."
     )
     yield ""
