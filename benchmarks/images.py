@@ -1,13 +1,13 @@
-"""What training on images costs beside the bare network, and decoding beside one core's: ratios.
+"""Compare training on images with the bare network, and parallel decoding with serial decoding.
 
-    .venv/bin/python benchmarks/dataset.py                    generated dataset, ResNet-18 at 64×64
-    .venv/bin/python benchmarks/dataset.py --out results.md   and write it down
+    .venv/bin/python benchmarks/images.py                    generated images, ResNet-18 at 64×64
+    .venv/bin/python benchmarks/images.py --out results.md   writes the report to a file
 
-The candidates take turns, batch by batch, so that a busy machine slows them alike. The bare network
-is given random tensors that are in memory already, as floats, with channels last; its loss is
-`F.mse_loss` and its optimiser torch's Adam, fused as ours is. Ours reads bytes from the
-memory-mapped cache, standardises them, weighs by BIV, looks at every parameter and moment for what
-is not finite, and records loss and effective batch size.
+The candidates take turns, batch by batch, so that a busy machine slows both alike. The bare network
+is trained on random tensors that are already in memory, as floats, with channels last. Its loss is
+`F.mse_loss`, and its optimizer is torch's fused Adam, as in biv. The training of biv reads bytes
+from the memory-mapped cache, standardises them, weights by BIV, checks that all parameters and
+moments are finite, and records loss and effective batch size.
 """
 
 import os
@@ -36,7 +36,7 @@ FILES, SOURCE_SIZE = 2_000, 200
 
 
 def write_photographs(folder):
-    """JPEG files of 200×200 like UTKFace's, by its names: smooth noise in colour."""
+    """Write JPEG files of smooth colour noise, with the size and the names of UTKFace's."""
     generator = np.random.default_rng(0)
     for number in range(FILES):
         small = generator.integers(0, 256, (12, 12, 3), dtype=np.uint8)
@@ -44,24 +44,24 @@ def write_photographs(folder):
         large.save(folder / f"{1 + number % 100}_0_0_{number}.jpg", quality=90)
 
 
-def seconds(work):
-    """How long it takes, and what it gives."""
+def timed(function):
+    """Return the seconds that a function takes, and its result."""
     start = time.perf_counter()
-    given = work()
-    return time.perf_counter() - start, given
+    result = function()
+    return time.perf_counter() - start, result
 
 
 def decoding(folder):
-    """Making the cache, opening it again, and decoding the same bytes one after another."""
+    """Time the making of the cache, its opening, and serial decoding of the same bytes."""
     contents = [path.read_bytes() for path in sorted(folder.iterdir())]
-    serial, _ = seconds(lambda: [dataset._image(content, SIZE) for content in contents])
-    made, data = seconds(lambda: load_utkface(folder, size=SIZE, progress=False))
-    again, _ = seconds(lambda: load_utkface(folder, size=SIZE, progress=False))
-    return data, serial, made, again
+    serial, _ = timed(lambda: [dataset._image(content, SIZE) for content in contents])
+    making, data = timed(lambda: load_utkface(folder, size=SIZE, progress=False))
+    opening, _ = timed(lambda: load_utkface(folder, size=SIZE, progress=False))
+    return data, serial, making, opening
 
 
 def bare_step(network):
-    """A step of the network alone, as short as PyTorch has it."""
+    """Return a training step of the network alone, in plain PyTorch."""
     generator = torch.Generator().manual_seed(0)
     network.pixels = nn.Identity()
     x = torch.randn(BATCH, 3, SIZE, SIZE, generator=generator)
@@ -78,7 +78,7 @@ def bare_step(network):
 
 
 def our_step(data):
-    """A step of the loop that trains faces, a new batch each time."""
+    """Return a step of the loop that trains on faces, with a new batch each time."""
     rng = np.random.default_rng(0)
     variance = rng.gamma(1.0, 1.0, len(data))
     noisy = biv.noise.corrupt((data.y - data.y.mean()) / data.y.std(), variance, rng)
@@ -99,34 +99,40 @@ def our_step(data):
 
 
 def report(rounds):
-    """Measure, and yield the ratios as Markdown."""
+    """Measure, and yield the report as lines of Markdown."""
     yield f"Machine: {machine()}.\n"
     with tempfile.TemporaryDirectory() as home:
         os.environ["BIV_CACHE_DIR"] = f"{home}/cache"
         folder = Path(home) / "UTKFace"
         folder.mkdir()
         write_photographs(folder)
-        data, serial, made, again = decoding(folder)
-        yield f"{FILES:,} JPEG files of {SOURCE_SIZE}×{SOURCE_SIZE} to a cache of {SIZE}×{SIZE}.\n"
-        yield "| | seconds | beside decoding one by one |\n|---|---|---|"
-        yield f"| decoded one by one, kept in memory | {serial:.2f} | 1 |"
-        yield f"| read twice, decoded in parallel, written | {made:.2f} | {made / serial:.2f} |"
-        yield f"| opened again | {again:.3f} | {again / serial:.3f} |\n"
+        data, serial, making, opening = decoding(folder)
+        yield (
+            f"{FILES:,} JPEG files of {SOURCE_SIZE}×{SOURCE_SIZE} pixels are decoded to "
+            f"{SIZE}×{SIZE}.\n"
+        )
+        yield "| | seconds | compared with serial decoding |\n|---|---|---|"
+        yield f"| serial decoding, kept in memory | {serial:.2f} | 1 |"
+        yield (
+            f"| making the cache: read twice, decoded in parallel, written | {making:.2f} | "
+            f"{making / serial:.2f} |"
+        )
+        yield f"| opening the cache | {opening:.3f} | {opening / serial:.3f} |\n"
         steps = bare_step(ResNet18()(torch.Generator().manual_seed(0))), our_step(data)
         with numerical_settings():
             for step in steps:
                 step()
-            times = [[seconds(step)[0] for step in steps] for _ in range(rounds)]
+            times = [[timed(step)[0] for step in steps] for _ in range(rounds)]
         bare, ours = zip(*times, strict=True)
-        share = statistics.median(a / b for a, b in times)
+        ratio = statistics.median(a / b for a, b in times)
         yield (
-            f"ResNet-18 at {SIZE}×{SIZE}, batches of {BATCH}, Adam, one thread, as `biv reproduce` "
-            f"has it; medians of {rounds} rounds.\n"
+            f"ResNet-18 is trained at {SIZE}×{SIZE} pixels with batches of {BATCH}, Adam and one "
+            f"thread, as by `biv reproduce`; medians of {rounds} rounds.\n"
         )
-        yield "| training | images a second | share |\n|---|---|---|"
+        yield "| training | images per second | ratio |\n|---|---|---|"
         yield f"| the bare network on random tensors | {BATCH / statistics.median(bare):.0f} | 1 |"
         speed = BATCH / statistics.median(ours)
-        yield f"| `biv.training`, BIV, from the cache | {speed:.0f} | {share:.3f} |"
+        yield f"| `biv.training`, BIV, from the cache | {speed:.0f} | {ratio:.3f} |"
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What the BIV loss costs beside torch's own weighted MSE: ratios inside one run.
+"""Compare the time of the BIV loss with that of torch's weighted MSE.
 
     .venv/bin/python benchmarks/loss.py
-    .venv/bin/python benchmarks/loss.py --out results.md   and write it down
+    .venv/bin/python benchmarks/loss.py --out results.md   writes the report to a file
 
-Forward and backward; the weight 1/(σ²+ε) is computed inside the timing on both sides. The
-candidates take turns within each round, so that a busy machine slows them alike; the median of the
-rounds' ratios is printed.
+The times are of forward and backward passes and include the computation of the weight 1/(σ²+ε). The
+candidates take turns within each round, so that a busy machine slows all of them alike. The report
+has the medians of the rounds' ratios.
 """
 
 import statistics
@@ -22,7 +22,7 @@ EPSILON = 0.05
 
 
 def seconds(step, repeats):
-    """How long one step takes, on average."""
+    """Return the mean number of seconds per step."""
     start = time.perf_counter()
     for _ in range(repeats):
         step()
@@ -30,7 +30,7 @@ def seconds(step, repeats):
 
 
 def candidates(elements):
-    """A step, forward and backward, of each loss on the same batch; the baseline first."""
+    """Return a forward and backward step of each loss on the same batch; the baseline is first."""
     generator = torch.Generator().manual_seed(0)
     pred = torch.randn(elements, generator=generator).requires_grad_()
     target = torch.randn(elements, generator=generator)
@@ -55,18 +55,21 @@ def candidates(elements):
     return {name: lambda loss=loss: step(loss) for name, loss in losses.items()}
 
 
-def report(rounds_wanted):
-    """Measure, and yield the ratios as Markdown."""
+def report(round_count):
+    """Measure, and yield the report as lines of Markdown."""
     torch.set_num_threads(1)
     yield f"Machine: {machine()}.\n"
-    yield f"One thread, float32, forward and backward (medians of {rounds_wanted} rounds).\n"
+    yield (
+        "Time of a forward and backward pass, relative to the first row. One thread, float32, "
+        f"medians of {round_count} rounds.\n"
+    )
     yield "| loss | 256 elements | 1,000,000 elements |\n|---|---|---|"
     columns = {}
     for elements, repeats in ((256, 40), (1_000_000, 1)):
         steps = candidates(elements)
         for step in steps.values():
             seconds(step, repeats)
-        rounds = [[seconds(step, repeats) for step in steps.values()] for _ in range(rounds_wanted)]
+        rounds = [[seconds(step, repeats) for step in steps.values()] for _ in range(round_count)]
         for index, name in enumerate(steps):
             ratio = statistics.median(times[index] / times[0] for times in rounds)
             columns.setdefault(name, []).append(f"{ratio:.2f}×")

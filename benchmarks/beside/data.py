@@ -1,4 +1,4 @@
-"""Draws of the shipped data, and how good a fit to one of them is."""
+"""Draws of the included data, and scores of fits to them."""
 
 import time
 import warnings
@@ -11,14 +11,14 @@ from sklearn.datasets import make_friedman1
 import bikes
 import biv
 
-ALPHAS, NOISE = (1.0, 0.25), 0.608  # the mean of σ², over the label variance: the paper's
+ALPHAS, NOISE = (1.0, 0.25), 0.608  # the paper's mean of σ², in units of the label variance
 TRAIN, TEST = 5_500, 2_200
 AMYLOID, SMOOTH, SMALL = "amyloid", "smooth", "smooth and small"
 DATA = (*map(str, ALPHAS), AMYLOID)
 DATA_FEW = (*DATA, SMOOTH, SMALL)
-EPSILON = 0.05  # relative to the label variance, for every loss and weight but BIVRegressor's
-FEW, FEWER = 1_000, 200  # rows; a GP's hyperparameters are learned from so few
-LEVELS = {"68%": 0.99446, "95%": 1.95996}  # how many standard deviations hold so much
+EPSILON = 0.05  # relative to the label variance; for all losses and weights except BIVRegressor's
+FEW, FEWER = 1_000, 200  # rows; the hyperparameters of GPs are learned from FEW
+LEVELS = {"68%": 0.99446, "95%": 1.95996}  # half widths of intervals in standard deviations
 
 
 class Rows(NamedTuple):
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Rows to learn from, rows to be judged on, and the label variance that errors are over."""
+    """Training rows, test rows, and the label variance that errors are divided by."""
 
     train: Rows
     test: Rows
@@ -38,7 +38,7 @@ class Draw(NamedTuple):
 
 
 def bike(alpha, seed):
-    """The shipped year, noise on the training labels; the hour and the day as numbers as well."""
+    """Return a draw of the included year of Bike Sharing, with noise on the training labels."""
     data = biv.datasets.load_bike_2011()
     x = bikes.features(data)
     x = biv.preprocessing.FeatureScaler.fit(x)(x)
@@ -55,7 +55,7 @@ def bike(alpha, seed):
 
 
 def amyloid(seed):
-    """Sequences one-hot, 0 and 1 as they are; real error bars, in the test rows too."""
+    """Return a draw of amyloid: one-hot sequences, and real error bars also on the test rows."""
     data = biv.datasets.load_amyloid()
     order = np.random.default_rng(seed).permutation(len(data))
     test, train, _ = (
@@ -66,7 +66,7 @@ def amyloid(seed):
 
 
 def smooth(seed, rows):
-    """Friedman's function of five of ten features, which suits a GP; noise as on Bike, α = 1."""
+    """Return a draw of Friedman's smooth function of ten features, with the noise of α = 1."""
     x, y = make_friedman1(rows + TEST, n_features=10, noise=0.0, random_state=seed)
     scale = y.var(ddof=1)
     rng = np.random.default_rng([seed, 1])
@@ -77,74 +77,74 @@ def smooth(seed, rows):
 
 
 def draw(name, seed, most=None):
-    """The rows of one data set under one seed; at most so many to learn from."""
-    made = {
+    """Return a draw of a data set by its name; `most` limits the number of training rows."""
+    makers = {
         AMYLOID: amyloid,
         SMOOTH: partial(smooth, rows=FEW),
         SMALL: partial(smooth, rows=FEWER),
     }
-    whole = made[name](seed) if name in made else bike(float(name), seed)
+    whole = makers[name](seed) if name in makers else bike(float(name), seed)
     return whole if most is None else whole._replace(train=first(whole.train, most))
 
 
 def first(rows, count):
-    """Some of the rows, which are in random order."""
+    """Return the first rows, which are in random order."""
     return Rows(*(column[:count] for column in rows))
 
 
-def judged(test, scale, predicted, std=None):
-    """Errors to the true labels over the label variance, and how often intervals hold them.
+def scores(test, scale, predicted, std=None):
+    """Return errors to the true labels in units of the label variance, and interval coverages.
 
-    Where test labels are noisy, the noise is taken out of the errors, with weights that are the
-    same for every method or with none, and their own noise is added to the intervals.
+    If test labels are noisy, the errors are noise-corrected, with weights that are the same for
+    every method and without weights, and the intervals are those of a noisy label.
     """
     _, y, variance = test
     if variance is None:
-        found = {"error": float(np.mean((predicted - y) ** 2)) / scale}
+        result = {"error": float(np.mean((predicted - y) ** 2)) / scale}
     else:
         score = biv.metrics.noise_corrected_mse
         weighted = score(predicted, y, variance, epsilon=EPSILON * scale)
         alike = score(predicted, y, variance, weighted=False)
-        found = {"error": weighted.value / scale, "alike": alike.value / scale}
+        result = {"error": weighted.value / scale, "alike": alike.value / scale}
     if std is not None:
         spread = std if variance is None else np.sqrt(std**2 + variance)
-        off = np.abs(predicted - y) / spread
-        found |= {level: float(np.mean(off < width)) for level, width in LEVELS.items()}
-    return found
+        deviation = np.abs(predicted - y) / spread
+        result |= {level: float(np.mean(deviation < width)) for level, width in LEVELS.items()}
+    return result
 
 
-class Unit(NamedTuple):
-    """Training labels in units in which they have mean 0 and variance 1 without their noise."""
+class ScaledLabels(NamedTuple):
+    """Training labels scaled so that, without their noise, they have mean 0 and variance 1."""
 
     scaler: biv.preprocessing.LabelScaler
     y: np.ndarray
     variance: np.ndarray
 
     @classmethod
-    def of(cls, rows):
-        """Statistics of these rows alone."""
+    def fit(cls, rows):
+        """Scale the labels of training rows by their own statistics."""
         scaler = biv.preprocessing.LabelScaler.fit(rows.y, rows.variance)
         return cls(scaler, scaler.label(rows.y), scaler.variance(rows.variance))
 
     def weights(self):
-        """1/(σ²+ε), of mean 1 as sample_weight expects it."""
+        """Return the weights 1/(σ²+ε), scaled to a mean of 1 for use as sample_weight."""
         weight = biv.inverse_variance_weights(self.variance, EPSILON)
         return weight / weight.mean()
 
     def raw(self, predicted, std=None):
-        """Predictions in the labels' own units."""
+        """Return predictions in the original units of the labels."""
         predicted = self.scaler.label_raw(np.asarray(predicted, dtype=np.float64))
         return (predicted,) if std is None else (predicted, self.scaler.std * np.asarray(std))
 
 
-def clock(fit, drawn, **more):
-    """Fit, and say how long that took and how good it is.
+def timed_scores(fit, drawn):
+    """Return the scores of a fit and the seconds it took.
 
-    `fit` is given the training rows and returns a function that predicts.
+    `fit` takes training rows and returns a function that predicts.
     """
     start = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence, and of names of columns
+        warnings.simplefilter("ignore")  # warnings of convergence and of column names
         predict = fit(drawn.train)
         seconds = time.perf_counter() - start
-        return judged(drawn.test, drawn.scale, *predict(drawn.test.x)) | {"seconds": seconds} | more
+        return scores(drawn.test, drawn.scale, *predict(drawn.test.x)) | {"seconds": seconds}

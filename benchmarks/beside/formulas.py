@@ -1,4 +1,4 @@
-"""Is it the same loss? What needs no training."""
+"""Comparison of the formulas of losses, without training."""
 
 import json
 import os
@@ -18,7 +18,7 @@ BATCH = 256
 
 
 def random_batches(count, dtype):
-    """Predictions, labels and variances over six orders of magnitude."""
+    """Yield predictions, labels, and variances over six orders of magnitude."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(count):
         pred, target, scale = torch.randn(3, BATCH, 1, generator=generator, dtype=dtype)
@@ -26,36 +26,36 @@ def random_batches(count, dtype):
 
 
 def largest_differences(ours, theirs, *, factor=1.0, compare_loss=True, dtype=torch.float64):
-    """Of loss and gradient over 200 batches, relative to the largest entry of ours."""
+    """Return the largest relative differences of loss and gradient over 200 batches."""
     worst = {"loss": 0.0, "gradient": 0.0}
     for pred, target, variance in random_batches(200, dtype):
-        mine, other = ours(pred, target, variance), factor * theirs(pred, target, variance)
-        gradients = [torch.autograd.grad(loss, pred)[0] for loss in (mine, other)]
-        pairs = {"gradient": gradients} | ({"loss": (mine, other)} if compare_loss else {})
-        for what, (a, b) in pairs.items():
-            off = float((a - b).detach().abs().max() / a.detach().abs().max())
-            worst[what] = max(worst[what], off)
+        losses = ours(pred, target, variance), factor * theirs(pred, target, variance)
+        gradients = [torch.autograd.grad(loss, pred)[0] for loss in losses]
+        pairs = {"gradient": gradients} | ({"loss": losses} if compare_loss else {})
+        for name, (a, b) in pairs.items():
+            difference = float((a - b).detach().abs().max() / a.detach().abs().max())
+            worst[name] = max(worst[name], difference)
     return worst if compare_loss else {"gradient": worst["gradient"]}
 
 
 def weighted_mse(pred, target, variance):
-    """PyTorch's own, with BIV's weights."""
+    """Return PyTorch's weighted loss with the weights of BIV."""
     return F.mse_loss(pred, target, weight=1 / (variance + EPSILON))
 
 
 def our_biv(pred, target, variance):
-    """The loss of the paper."""
+    """Return the loss of the paper."""
     return biv.biv_loss(pred, target, variance, epsilon=EPSILON)
 
 
 def general_biv(pred, target, variance):
-    """The same with a mask, for which there is no short cut: not torch's own arithmetic."""
+    """Return the same with a mask, which does not use torch's weighted loss."""
     mask = torch.ones_like(target, dtype=torch.bool)
     return biv.biv_loss(pred, target, variance, epsilon=EPSILON, mask=mask)
 
 
 def edge_cases():
-    """What a batch may hold, and what each loss makes of it."""
+    """Return the outcome of each loss on unusual batches."""
     y, nan, inf = [1.5, 2.0, 2.0], float("nan"), float("inf")
     good = [0.1, 0.2, 0.3]
     cases = {
@@ -75,30 +75,32 @@ def edge_cases():
         "nll": F.gaussian_nll_loss,
         "biv": our_biv,
     }
-    found = {}
+    outcomes = {}
     for case, (labels, variances) in cases.items():
         pred = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
         target = torch.tensor(labels)
         variance = torch.tensor(variances)
         target = target if "target (N,)" in case else target[:, None]
         variance = variance if "σ² (N,)" in case else variance[:, None]
-        found[case] = {name: outcome(loss, pred, target, variance) for name, loss in losses.items()}
-    return found
+        outcomes[case] = {
+            name: outcome(loss, pred, target, variance) for name, loss in losses.items()
+        }
+    return outcomes
 
 
 def outcome(loss, pred, target, variance):
-    """The value, and whether there was a warning or an error."""
-    with warnings.catch_warnings(record=True) as told:
+    """Return the loss as text, with a note if there was a warning; or "error"."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             value = loss(pred, target, variance)
         except (ValueError, TypeError, RuntimeError):
             return "error"
     (gradient,) = torch.autograd.grad(value, pred)
-    words = f"{value.item():.3f}"
+    text = f"{value.item():.3f}"
     if not gradient.isfinite().all():
-        words += ", gradient not finite"
-    return words + (", with a warning" if told else "")
+        text += ", gradient not finite"
+    return text + (", with a warning" if caught else "")
 
 
 ASTRONN = """
@@ -125,10 +127,10 @@ print(json.dumps({"loss": float(loss), "gradients": gradients,
 
 
 def astronn():
-    """The loss of astroNN beside torch's with var = σ² + s²; or why that cannot be had.
+    """Compare the loss of astroNN with torch's for var = σ² + s², or return why it is missing.
 
-    In a process of its own, since it brings TensorFlow, and with a home folder of its own, since
-    it writes its settings there.
+    It runs in a separate process, because it imports TensorFlow, and with a temporary home folder,
+    because it writes its settings there.
     """
     if util.find_spec("astroNN") is None:
         return {"missing": "it is not installed"}
@@ -150,15 +152,15 @@ def astronn():
     theirs = json.loads(run.stdout.strip().splitlines()[-1])
     f, s = f.requires_grad_(), s.requires_grad_()
     ours = F.gaussian_nll_loss(f, y, e**2 + s.exp())
-    off = abs(theirs["loss"] / ours.item() - 1)
+    difference = abs(theirs["loss"] / ours.item() - 1)
     worst = 0.0
-    for mine, other in zip(torch.autograd.grad(ours, [f, s]), theirs["gradients"], strict=True):
-        worst = max(worst, float((mine - torch.tensor(other)).abs().max() / mine.abs().max()))
-    return {"loss": off, "gradient": worst, "finite": theirs["missing"]}
+    for a, b in zip(torch.autograd.grad(ours, [f, s]), theirs["gradients"], strict=True):
+        worst = max(worst, float((a - torch.tensor(b)).abs().max() / a.abs().max()))
+    return {"loss": difference, "gradient": worst, "finite": theirs["missing"]}
 
 
 def formulas():
-    """All that needs no training."""
+    """Return all comparisons of formulas."""
 
     def nll(pred, target, variance):
         return F.gaussian_nll_loss(pred, target, variance)

@@ -1,24 +1,24 @@
-"""GPyTorch: exact and sparse Gaussian processes with known noise."""
+"""Exact and sparse Gaussian processes with known noise, by GPyTorch."""
 
 import time
 
 import torch
 import torch.nn.functional as F
 
-from beside.data import AMYLOID, FEW, Unit, clock, draw, first
+from beside.data import AMYLOID, FEW, ScaledLabels, draw, first, timed_scores
 
 GP_STEPS, GP_RATE = 60, 0.3  # chosen by the marginal likelihood of other draws
 INDUCING, SVGP_EPOCHS, SVGP_BATCH, SVGP_RATE = 300, 40, 512, 0.02
 
 
 def gp_class():
-    """An exact GP and a sparse one; classes are made here as GPyTorch may be missing."""
+    """Return classes of an exact and a sparse GP; GPyTorch may be missing when this is imported."""
     import gpytorch
 
     def covariance(features):
-        # A length scale a column, for some columns; one for all of 882.
-        own = features if features < 100 else None
-        return gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5, ard_num_dims=own))
+        # One length scale per column; but one for all if there are as many as 882 columns.
+        scales = features if features < 100 else None
+        return gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5, ard_num_dims=scales))
 
     def prior(model, x):
         return gpytorch.distributions.MultivariateNormal(model.mean(x), model.covariance(x))
@@ -49,15 +49,14 @@ def gp_class():
     return Exact, Sparse
 
 
-def tensors(rows, unit):
-    """Features, labels and variances in double precision."""
-    return tuple(
-        torch.as_tensor(column, dtype=torch.float64) for column in (rows.x, unit.y, unit.variance)
-    )
+def tensors(rows, labels):
+    """Return features, scaled labels and their variances in double precision."""
+    columns = rows.x, labels.y, labels.variance
+    return tuple(torch.as_tensor(column, dtype=torch.float64) for column in columns)
 
 
 def likelihood_of(kind, variance):
-    """Of a GP: σ² known; σ² known and more of it learned; or one noise learned for all."""
+    """Return a likelihood with known σ², with known σ² and learned noise, or with learned noise."""
     import gpytorch
 
     if kind == "unused":
@@ -68,16 +67,16 @@ def likelihood_of(kind, variance):
 
 
 def exact_gp(kind, *, conditioned_on=None, steps=GP_STEPS):
-    """An exact GP whose hyperparameters are learned from the rows given.
+    """Return a fit of an exact GP, whose hyperparameters are learned from the training rows.
 
-    Then it may be conditioned on more rows than that, which takes one factorisation.
+    The GP may then be conditioned on other rows, which takes one factorisation.
     """
     import gpytorch
 
     def fit(rows):
         exact, _ = gp_class()
-        unit = Unit.of(rows)
-        x, y, variance = tensors(rows, unit)
+        labels = ScaledLabels.fit(rows)
+        x, y, variance = tensors(rows, labels)
         likelihood = likelihood_of(kind, variance).double()
         model = exact(x, y, likelihood).double()
         marginal = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
@@ -88,10 +87,10 @@ def exact_gp(kind, *, conditioned_on=None, steps=GP_STEPS):
                 (-marginal(model(x), y)).backward()
                 optimizer.step()
         if conditioned_on is not None:
-            scaled = Unit(
-                unit.scaler,
-                unit.scaler.label(conditioned_on.y),
-                unit.scaler.variance(conditioned_on.variance),
+            scaled = ScaledLabels(
+                labels.scaler,
+                labels.scaler.label(conditioned_on.y),
+                labels.scaler.variance(conditioned_on.variance),
             )
             x, y, variance = tensors(conditioned_on, scaled)
             model.set_train_data(x, y, strict=False)
@@ -100,13 +99,13 @@ def exact_gp(kind, *, conditioned_on=None, steps=GP_STEPS):
         model.eval()
         extra = likelihood.second_noise.item() if kind == "more" else 0.0
         with torch.no_grad(), gpytorch.settings.max_cholesky_size(1 << 20):
-            model(x[:1])  # factorises, which is part of the fit
+            model(x[:1])  # computes the factorisation, which is part of the fit
 
         def predict(new):
             with torch.no_grad(), gpytorch.settings.max_cholesky_size(1 << 20):
                 latent = model(torch.as_tensor(new, dtype=torch.float64))
                 spread = latent.variance + extra
-            return unit.raw(latent.mean, spread.sqrt())
+            return labels.raw(latent.mean, spread.sqrt())
 
         return predict
 
@@ -114,19 +113,19 @@ def exact_gp(kind, *, conditioned_on=None, steps=GP_STEPS):
 
 
 def sparse_gp(seed, epochs):
-    """A variational GP with inducing points, in batches, on all rows."""
+    """Return a fit of a variational GP with inducing points, trained in batches."""
     import gpytorch
 
     def fit(rows):
         _, sparse = gp_class()
-        unit = Unit.of(rows)
-        x, y, variance = tensors(rows, unit)
-        # Where batches bring their noise, GPyTorch's own additional noise is not added: see
-        # `gp_noise`. So it is added here.
+        labels = ScaledLabels.fit(rows)
+        x, y, variance = tensors(rows, labels)
+        # GPyTorch does not add its additional noise if batches bring their noise (see `gp_noise`),
+        # so it is added here.
         likelihood = likelihood_of("known", variance).double()
         extra = torch.zeros((), dtype=torch.float64, requires_grad=True)
-        # Its first mean is drawn from torch's global generator: the fourth digit of its error
-        # differs from run to run.
+        # Its initial mean is drawn from torch's global generator, so that the fourth digit of its
+        # error differs between runs.
         model = sparse(x[:INDUCING].clone()).double()
         bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(x))
         optimizer = torch.optim.Adam([*model.parameters(), extra], lr=SVGP_RATE)
@@ -143,7 +142,7 @@ def sparse_gp(seed, epochs):
             with torch.no_grad():
                 latent = model(torch.as_tensor(new, dtype=torch.float64))
                 spread = latent.variance + F.softplus(extra)
-            return unit.raw(latent.mean, spread.sqrt())
+            return labels.raw(latent.mean, spread.sqrt())
 
         return predict
 
@@ -160,18 +159,18 @@ GP_FEW = {
 
 
 def processes(name, seed, quick):
-    """GPs on all rows."""
+    """Return the results of GPs on all rows."""
     drawn, steps = draw(name, seed, 500 if quick else None), 2 if quick else GP_STEPS
     few = drawn._replace(train=first(drawn.train, 200 if quick else FEW))
     whole = exact_gp("more", conditioned_on=drawn.train, steps=steps)
-    found = {GP_ALL: clock(whole, few)}
+    results = {GP_ALL: timed_scores(whole, few)}
     if name != AMYLOID:  # 882 columns of inducing points would take minutes
-        found[GP_SPARSE] = clock(sparse_gp(seed, 1 if quick else SVGP_EPOCHS), drawn)
-    return found
+        results[GP_SPARSE] = timed_scores(sparse_gp(seed, 1 if quick else SVGP_EPOCHS), drawn)
+    return results
 
 
 def gp_noise():
-    """The variance of a label by a likelihood that is given σ² = 0.5 and has learned 0.2 more."""
+    """Return the noise variance of a label for known σ² = 0.5 and a learned noise of 0.2."""
     import gpytorch
 
     likelihood = likelihood_of("more", torch.full((3,), 0.5)).double()
@@ -180,17 +179,17 @@ def gp_noise():
         torch.zeros(3).double(), torch.eye(3).double()
     )
     with torch.no_grad():
-        found = {
+        labels = {
             "as made": likelihood(latent, [torch.zeros(3, 1)]),
             "noise=": likelihood(latent, noise=torch.full((3,), 0.5).double()),
         }
-        return {how: float(label.variance[0]) - 1 for how, label in found.items()}
+        return {call: float(label.variance[0]) - 1 for call, label in labels.items()}
 
 
 def gp_scaling(quick):
-    """Seconds of a step of an exact GP's training, by the number of rows."""
-    found = {}
-    exact_gp("more", steps=2)(draw("1.0", 0, 250).train)  # what is slow the first time only
+    """Return the seconds of a training step of an exact GP, by the number of rows."""
+    seconds = {}
+    exact_gp("more", steps=2)(draw("1.0", 0, 250).train)  # the first call is slow
     for rows in (250, 500) if quick else (500, 1_000, 2_000):
         train_rows = draw("1.0", 0, rows).train
         times = []
@@ -198,5 +197,5 @@ def gp_scaling(quick):
             start = time.perf_counter()
             exact_gp("more", steps=steps)(train_rows)
             times.append(time.perf_counter() - start)
-        found[str(rows)] = (times[1] - times[0]) / 8
-    return found
+        seconds[str(rows)] = (times[1] - times[0]) / 8
+    return seconds

@@ -1,4 +1,4 @@
-"""One network, one loop: only the loss differs."""
+"""The same network and loop with different losses."""
 
 import copy
 from typing import NamedTuple
@@ -7,19 +7,19 @@ import torch
 import torch.nn.functional as F
 
 import biv
-from beside.data import EPSILON, Unit, draw, judged
+from beside.data import EPSILON, ScaledLabels, draw, scores
 from beside.formulas import BATCH, our_biv
 
 WIDTHS, EPOCHS, PATIENCE, RATE = (100, 50, 20, 10), 150, 30, 1e-3
-STARTS = 4  # of a network, at most
+STARTS = 4  # most trainings of a network
 
 
 def predicted_variance(out):
-    """s²(x), which the network gives as a logarithm."""
+    """Return s²(x), whose logarithm is the second output of the network."""
     return out[:, 1:].exp()
 
 
-LOSSES = {  # of what the network puts out, the labels and their variances
+LOSSES = {  # functions of the network's outputs, the labels and their variances
     "L2": lambda out, y, v: biv.l2_loss(out, y, v),
     "IV: 1/σ²": lambda out, y, v: biv.iv_loss(out, y, v),
     "GaussianNLLLoss, var = σ²": lambda out, y, v: F.gaussian_nll_loss(out, y, v),
@@ -34,26 +34,27 @@ LOSSES = {  # of what the network puts out, the labels and their variances
 
 
 class Trained(NamedTuple):
-    """A network, the epoch it is of, and whether it predicts more than one number."""
+    """Network at its best epoch, and whether its predictions vary between rows."""
 
     network: torch.nn.Module
     epoch: int
     alive: bool
 
 
-def train(name, rows, unit, seed, *, epochs, start):
-    """The network of the epoch that predicts held-out noisy labels best, by the same rule for all.
+def train(name, rows, labels, seed, *, epochs, start):
+    """Return the network of the epoch with the lowest error on held-out noisy labels.
 
-    Under one seed, all losses have the same rows held out, the same first parameters (but for the
-    second output, where there is one) and the same batches.
+    With one seed, all losses have the same held-out rows, the same batches and the same initial
+    parameters (except those of a second output).
     """
     loss, outputs = LOSSES[name], 2 if "s²(x)" in name else 1
     generator = torch.Generator().manual_seed(seed + 10_000 * start)
     network = biv.models.MLP(rows.x.shape[1], WIDTHS, outputs)(generator)
     order = torch.Generator().manual_seed(1_000 + seed)
     x = torch.as_tensor(rows.x, dtype=torch.float32)
-    y, v = (torch.as_tensor(c, dtype=torch.float32)[:, None] for c in (unit.y, unit.variance))
-    kept, held = torch.randperm(len(x), generator=order).split([len(x) - len(x) // 5, len(x) // 5])
+    y, v = (torch.as_tensor(c, dtype=torch.float32)[:, None] for c in (labels.y, labels.variance))
+    sizes = [len(x) - len(x) // 5, len(x) // 5]
+    kept, held = torch.randperm(len(x), generator=order).split(sizes)
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
     best, lowest = Trained(copy.deepcopy(network), 0, False), float("inf")
     for epoch in range(1, epochs + 1):
@@ -74,18 +75,19 @@ def train(name, rows, unit, seed, *, epochs, start):
 
 
 def networks(name, seed, quick):
-    """Every loss on one draw."""
+    """Return the results of every loss on one draw."""
     drawn, epochs = draw(name, seed), 2 if quick else EPOCHS
-    unit, found = Unit.of(drawn.train), {}
+    labels, results = ScaledLabels.fit(drawn.train), {}
     for loss in LOSSES:
-        for start in range(STARTS):  # ten units are few: all may die, and the output is constant
-            trained = train(loss, drawn.train, unit, seed, epochs=epochs, start=start)
+        # All of the last ten units may become inactive, which makes the output constant.
+        for start in range(STARTS):
+            trained = train(loss, drawn.train, labels, seed, epochs=epochs, start=start)
             if trained.alive:
                 break
         with torch.no_grad():
             out = trained.network(torch.as_tensor(drawn.test.x, dtype=torch.float32))
         std = predicted_variance(out).sqrt()[:, 0] if out.shape[1] > 1 else None
-        predicted = unit.raw(out[:, 0], std)
-        found[loss] = judged(drawn.test, drawn.scale, *predicted)
-        found[loss] |= {"epoch": trained.epoch, "starts": start + 1}
-    return found
+        predicted = labels.raw(out[:, 0], std)
+        results[loss] = scores(drawn.test, drawn.scale, *predicted)
+        results[loss] |= {"epoch": trained.epoch, "starts": start + 1}
+    return results
