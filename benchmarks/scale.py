@@ -1,13 +1,13 @@
-"""Training on a table larger than memory: streamed beside from memory, two processes beside one.
+"""Compare streamed training with training in memory, and two processes with one.
 
     .venv/bin/python benchmarks/scale.py                    10 million rows × 20 features
-    .venv/bin/python benchmarks/scale.py --rows 1000000     to see that it runs
-    .venv/bin/python benchmarks/scale.py --out results.md   and write it down
+    .venv/bin/python benchmarks/scale.py --rows 1000000     a test run
+    .venv/bin/python benchmarks/scale.py --out results.md   writes the report to a file
 
-The table is generated once, in build/bench (1.3 GB). Every process computes on one core that it is
-pinned to, with the thread that reads ahead. Candidates take turns, so that a busy machine slows
-them alike; ratios are medians over the rounds. The network is the one that `biv train` takes:
-periodic embeddings of 20 columns, and two layers of 64.
+The table is generated once, in build/bench (1.3 GB). Every process is pinned to one core, on which
+it computes and reads ahead. The candidates take turns, so that a busy machine slows all of them
+alike; ratios are medians over the rounds. The network is that of `biv train`: periodic embeddings
+of 20 columns, and two layers of 64.
 """
 
 import itertools
@@ -46,14 +46,14 @@ from machine import machine, parser, publish
 
 FEATURES, BATCH = 20, 8_192
 FILE_ROWS, GROUP_ROWS, SHARDS = 1_000_000, 65_536, 12
-SURVEYED = 20  # row groups that the scales of the timed runs are taken from
-CYCLE = SHARDS * GROUP_ROWS // BATCH  # steps of a turn, in which every shard reads a block
-WARM = 4  # before the first
+SURVEYED = 20  # row groups from which the scales of the timed runs are estimated
+CYCLE = SHARDS * GROUP_ROWS // BATCH  # steps per turn, in which every shard reads one block
+WARM = 4  # warm-up steps
 TARGET = Target("y", variance="v")
 
 
 def write_table(folder, rows):
-    """Files of a million rows: float32, uncompressible, labels with their variances."""
+    """Write files of a million rows of float32, which are hard to compress, unless they exist."""
     if (folder / "complete").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -70,56 +70,57 @@ def write_table(folder, rows):
     (folder / "complete").touch()
 
 
-def pinned(core):
-    """This process on one core, if there are as many."""
+def pin_to(core):
+    """Pin this process to one core, if the system supports it."""
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
 class Memory:
-    """The same batches from arrays: what streaming is compared with."""
+    """Source of batches from arrays in memory, which streaming is compared with."""
 
     def __init__(self, rows, batch_size):
         self.rows, self.batch_size = rows, batch_size
 
     @property
     def steps_per_epoch(self):
-        """Whole ones."""
+        """Number of complete batches."""
         return len(self.rows) // self.batch_size
 
     def batches(self, epoch, first=0):
-        """Rows drawn from the whole table."""
+        """Yield batches of rows drawn from the whole table."""
         order = np.random.default_rng(epoch).permutation(len(self.rows))
         for step in range(first, self.steps_per_epoch):
             yield self.rows.rows(order[step * self.batch_size : (step + 1) * self.batch_size])
 
 
 def shards_of(folder):
-    """All shards, scaled by some of the row groups."""
+    """Return all shards, scaled by some of the row groups, and the held-out rows."""
     columns = tuple(Column(f"x{k}", "number") for k in range(FEATURES))
     reader = Reader(RowGroups(Files(folder)), Schema(columns, {}), TARGET)
     some = Survey.combine(
         [Survey.of(reader, group) for group in range(min(SURVEYED, len(reader.groups)))]
     )
-    made = Encoding(some.encoder(), some.features(), some.scaler())
-    learned = {}
+    encoding = Encoding(some.encoder(), some.features(), some.scaler())
+    training_rows = {}
     for number, group in enumerate(reader.groups.groups):
         drawn = np.random.default_rng([0, number]).random(group.rows)
-        learned[number] = int((drawn >= reader.held_out_fraction).sum())
-    dealt = assign_row_groups([group.rows for group in reader.groups.groups], SHARDS)
-    held_out = Rows.concatenate(some.held_out)
-    return [Shard(k, groups, learned, reader, made, 0) for k, groups in enumerate(dealt)], made(
-        held_out
-    )
+        training_rows[number] = int((drawn >= reader.held_out_fraction).sum())
+    assigned = assign_row_groups([group.rows for group in reader.groups.groups], SHARDS)
+    held_out = encoding(Rows.concatenate(some.held_out))
+    shards = [
+        Shard(k, groups, training_rows, reader, encoding, 0) for k, groups in enumerate(assigned)
+    ]
+    return shards, held_out
 
 
 def training(stream, held_out, ranks=None):
-    """What `biv train` trains, without an end."""
+    """Return the training of `biv train`, without early stopping."""
     ranks = ranks or Ranks()
-    recipe = MLP(FEATURES, (64, 64), 1, Periodic(tuple(range(FEATURES)), 8, 8, 0.25))
+    model = MLP(FEATURES, (64, 64), 1, Periodic(tuple(range(FEATURES)), 8, 8, 0.25))
     return StreamedTraining(
-        recipe(torch.Generator().manual_seed(0)),
+        model(torch.Generator().manual_seed(0)),
         lambda epsilon: BIVLoss(epsilon, process_group=ranks.side_group),
         stream,
         HeldOutRows(held_out, ranks),
@@ -131,27 +132,27 @@ def training(stream, held_out, ranks=None):
 
 
 class Turns:
-    """A training that is taken a few steps further at a time."""
+    """Training that is continued for some steps at a time."""
 
-    def __init__(self, made, loss):
-        self.made, self.loss = made, loss
+    def __init__(self, training, loss):
+        self.training, self.loss = training, loss
         self.batches = itertools.chain.from_iterable(
-            made.stream.batches(epoch) for epoch in itertools.count()
+            training.stream.batches(epoch) for epoch in itertools.count()
         )
 
     def seconds(self, steps):
-        """A row."""
+        """Train for some steps; return the seconds per row."""
         rows, start = 0, time.perf_counter()
         for batch in itertools.islice(self.batches, steps):
-            self.made._train(batch, self.loss)
+            self.training._train(batch, self.loss)
             rows += len(batch)
-        self.made._pending.clear()
+        self.training._pending.clear()
         return (time.perf_counter() - start) / rows
 
 
-def streamed_beside_memory(folder, rounds):
-    """Rows a second of one core, streamed and from memory, in every round."""
-    pinned(0)
+def compare_with_memory(folder, rounds):
+    """Return the seconds per row of one core, streamed and in memory, of every round."""
+    pin_to(0)
     shards, held_out = shards_of(folder)
     total = sum(shard.rows for shard in shards)
     everything = Batch.concatenate(
@@ -162,30 +163,31 @@ def streamed_beside_memory(folder, rounds):
         "memory": training(Memory(everything, BATCH), held_out),
     }
     with numerical_settings(1):
-        turns = {name: Turns(made, BIVLoss(0.05)) for name, made in candidates.items()}
+        turns = {name: Turns(one, BIVLoss(0.05)) for name, one in candidates.items()}
         for turn in turns.values():
             turn.seconds(WARM)
         return [
             {name: turn.seconds(CYCLE) for name, turn in turns.items()}
-            for _ in tqdm(range(rounds), desc="streamed and from memory")
+            for _ in tqdm(range(rounds), desc="streamed and in memory")
         ]
 
 
 def on_a_rank(rank, folder, rounds, port, out):
-    """One of two: alone, beside the other, together, and together with a local loss, in turns."""
-    pinned(rank)
+    """Time one of two processes: alone, at the same time as the other, and together with it."""
+    pin_to(rank)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     dist.init_process_group("gloo", rank=rank, world_size=2)
     shards, held_out = shards_of(folder)
     total = sum(shard.rows for shard in shards)
     both = Ranks.of_world()
-    own = shards[rank::2]
+    rank_shards = shards[rank::2]
     with numerical_settings(1):
         alone = Turns(training(Stream(shards, total, BATCH), held_out), BIVLoss(0.05))
-        apart = Turns(training(Stream(own, total, 2 * BATCH), held_out), BIVLoss(0.05))
+        apart = Turns(training(Stream(rank_shards, total, 2 * BATCH), held_out), BIVLoss(0.05))
         losses = {"global": BIVLoss(0.05, process_group=both.side_group), "local": BIVLoss(0.05)}
-        together = Turns(training(Stream(own, total, 2 * BATCH), held_out, both), losses["global"])
-        found = []
+        stream = Stream(rank_shards, total, 2 * BATCH)
+        together = Turns(training(stream, held_out, both), losses["global"])
+        results = []
         for number in tqdm(range(rounds + 1), desc="one and two processes", disable=rank > 0):
             row, steps = {}, CYCLE if number else WARM
             dist.barrier()
@@ -195,7 +197,7 @@ def on_a_rank(rank, folder, rounds, port, out):
             row["apart"] = apart.seconds(steps)
             dist.barrier()
             row["two"] = together.seconds(steps)
-            # Losses take turns step by step: what is asked for is one in a hundred.
+            # The losses take turns step by step, because they differ by only about one percent.
             each = {name: [] for name in losses}
             for _ in range(steps // 2):
                 for name, loss in losses.items():
@@ -203,25 +205,25 @@ def on_a_rank(rank, folder, rounds, port, out):
                     each[name].append(together.seconds(1))
             together.loss = losses["global"]
             row |= {name: statistics.median(times) for name, times in each.items()}
-            if number:  # the first is for warmth
-                found.append(row)
+            if number:  # the first round is a warm-up
+                results.append(row)
         dist.barrier()
     if rank == 0:
-        Path(out).write_text(json.dumps(found), encoding="utf-8")
+        Path(out).write_text(json.dumps(results), encoding="utf-8")
     dist.destroy_process_group()
 
 
-def one_beside_two(folder, rounds):
-    """Seconds a row of one process: by itself, beside another, and as one of two."""
+def compare_processes(folder, rounds):
+    """Return the seconds per row of a process alone, next to another, and as one of two."""
     with tempfile.TemporaryDirectory() as here:
-        out = Path(here) / "found.json"
+        out = Path(here) / "results.json"
         port = 20_000 + os.getpid() % 20_000
         mp.spawn(on_a_rank, (folder, rounds, port, str(out)), nprocs=2)
         return json.loads(out.read_text(encoding="utf-8"))
 
 
 def whole_command(folder):
-    """`biv train --stream` for an epoch: what it holds at the most, and what it says."""
+    """Run `biv train --stream` for one epoch, and return the summary it prints."""
     with tempfile.TemporaryDirectory() as here:
         out = Path(here) / "model"
         options = ["--target", "y", "--target-var", "v", "--batch-size", str(BATCH), "--json"]
@@ -232,57 +234,59 @@ def whole_command(folder):
 
 
 def median_ratio(rounds, one, other):
-    """Of seconds, with its range."""
+    """Return the median ratio of two columns of seconds, with its range."""
     ratios = sorted(row[one] / row[other] for row in rounds)
     return f"{statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
 
 
 def report(options):
-    """The lines of the report, as they are found."""
+    """Measure, and yield the report as lines of Markdown."""
     folder = options.folder / f"table-{options.rows}"
     write_table(folder, options.rows)
     size = sum(path.stat().st_size for path in folder.iterdir())
     yield f"# {options.rows:,} rows × {FEATURES} features, {size / 1e9:.2f} GB of Parquet\n"
-    yield f"{machine()}. Batches of {BATCH:,} rows a process, one core each.\n"
-    yield "| what | ratio | wanted |"
+    yield f"{machine()}. Batches have {BATCH:,} rows per process; each process has one core.\n"
+    yield "| measured | ratio | target |"
     yield "|---|---|---|"
-    beside = streamed_in_process(folder, options.rounds)
-    ratio = median_ratio(beside, "memory", "streamed")
-    yield f"| rows a second streamed / from memory | {ratio} | 0.80 |"
-    pair = one_beside_two(folder, options.rounds)
+    speeds = compare_with_memory_in_new_process(folder, options.rounds)
+    ratio = median_ratio(speeds, "memory", "streamed")
+    yield f"| rows per second, streamed / in memory | {ratio} | 0.80 |"
+    pair = compare_processes(folder, options.rounds)
     halved = [row | {name: row[name] / 2 for name in ("two", "apart")} for row in pair]
     ratio = median_ratio(halved, "one", "two")
-    yield f"| rows a second of two processes / of one | {ratio} | 1.7 |"
+    yield f"| rows per second, two processes / one | {ratio} | 1.7 |"
     ratio = median_ratio(halved, "one", "apart")
-    yield f"| the same of two that have nothing to do with each other: this machine | {ratio} | |"
+    yield f"| the same for two independent processes, which shows the machine's limit | {ratio} | |"
     ratio = median_ratio(pair, "global", "local")
     yield f"| a step with the global normaliser / with a local one | {ratio} | 1.03 |"
-    about = whole_command(folder)
-    peak = about["peak_memory_bytes"] / 1e9
-    yield f"| memory of `biv train --stream` at the most, GB | {peak:.2f} | 2 |"
-    rate = statistics.median(1 / row["streamed"] for row in beside)
-    steps = about["steps"]
+    summary = whole_command(folder)
+    peak = summary["peak_memory_bytes"] / 1e9
+    yield f"| memory of `biv train --stream`, peak, GB | {peak:.2f} | 2 |"
+    rate = statistics.median(1 / row["streamed"] for row in speeds)
+    steps = summary["steps"]
     yield (
         f"\nOne core learned from {rate:,.0f} rows a second. `biv train --stream` took "
-        f"{about['seconds']:.0f} s for the survey, the choice of the network and one epoch of "
-        f"{steps:,} steps; R² to the true labels {about['result']['r2']:.3f}."
+        f"{summary['seconds']:.0f} s for the survey, the choice of the network and one epoch of "
+        f"{steps:,} steps; its R² to the true labels is {summary['result']['r2']:.3f}."
     )
 
 
-def streamed_in_process(folder, rounds):
-    """In a process of its own, whose memory is not this one's."""
+def compare_with_memory_in_new_process(folder, rounds):
+    """Run `compare_with_memory` in a new process, so that its memory is released."""
     with mp.get_context("spawn").Pool(1) as pool:
-        return pool.apply(streamed_beside_memory, (folder, rounds))
+        return pool.apply(compare_with_memory, (folder, rounds))
 
 
 if __name__ == "__main__":
     options = parser(__doc__, rounds=7)
-    options.add_argument("--rows", type=int, default=10_000_000, help="(default: 10 million)")
+    options.add_argument(
+        "--rows", type=int, default=10_000_000, help="number of rows (default: 10 million)"
+    )
     options.add_argument(
         "--folder",
         type=Path,
         default=Path("build/bench"),
-        help="for the table (default: build/bench)",
+        help="folder for the table (default: build/bench)",
     )
     given = options.parse_args()
     publish(report(given), given.out)

@@ -1,11 +1,11 @@
-"""What the stacked engine costs beside ordinary loops and beside the machine: ratios in one run.
+"""Compare the speed of stacked training with ordinary loops and with the machine's limit.
 
     .venv/bin/python benchmarks/training.py                    the paper's protocol on bike data
-    .venv/bin/python benchmarks/training.py --rounds 3         a quick look
-    .venv/bin/python benchmarks/training.py --out results.md   and write it down
+    .venv/bin/python benchmarks/training.py --rounds 3         a short run
+    .venv/bin/python benchmarks/training.py --out results.md   writes the report to a file
 
-The candidates take turns within each round, so that a busy machine slows them alike, and the
-medians of the rounds' ratios are printed. All labels have noise and variances; every candidate
+The candidates take turns within each round, so that a busy machine slows all of them alike. The
+report has the medians of the rounds' ratios. All labels have noise and variances; every candidate
 trains the paper's network with Adam on batches of 256.
 """
 
@@ -31,15 +31,16 @@ from biv.training.numerics import numerical_settings
 from machine import machine, parser, publish
 
 FEATURES, TRAIN, TEST, BATCH = 19, 7_000, 3_379, 256
-STEPS = TRAIN // BATCH  # an epoch, incomplete batch dropped
+STEPS = TRAIN // BATCH  # steps per epoch, without the incomplete batch
 SEEDS, METHODS = 5, 8  # a stack of forty
 WIDTHS = (FEATURES, 100, 50, 20, 10, 1)
 
 
 def table(seed, train=TRAIN, test=TEST):
-    """Noisy training rows and clean test rows: the shipped hours of Bike Sharing, drawn at will.
+    """Return noisy training rows and clean test rows, drawn from the included Bike Sharing data.
 
-    As many as the paper has of the whole data set, so that no download is needed.
+    There are as many rows as in the paper; they are drawn with replacement, so that no download is
+    needed.
     """
     data = biv.datasets.load_bike_2011()
     features, labels = (
@@ -56,7 +57,7 @@ def table(seed, train=TRAIN, test=TEST):
 
 
 def members(seeds=SEEDS, methods=METHODS, **sizes):
-    """The methods of each seed share its rows, as in the paper's table."""
+    """Return members for several seeds; the methods of a seed share its rows, as in the paper."""
     losses = [biv.BIVLoss(), biv.L2Loss(), biv.IVLoss(), *(biv.CutoffLoss(c) for c in (0.3, 0.6))]
     tables = [table(seed, **sizes) for seed in range(seeds)]
     return [
@@ -67,7 +68,7 @@ def members(seeds=SEEDS, methods=METHODS, **sizes):
 
 
 def stack(*, test_every, count=None, **sizes):
-    """Forty members by default."""
+    """Return a stack, by default of forty members."""
     chosen = members(**sizes)[:count]
     return Stack(MLP(FEATURES), chosen, Schedule(drop_last=True, test_every=test_every))
 
@@ -76,7 +77,7 @@ def stack(*, test_every, count=None, **sizes):
 
 
 def network():
-    """The paper's, as people write it."""
+    """Return the paper's network, written in plain PyTorch."""
     layers = []
     for inputs, outputs in pairwise(WIDTHS):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -84,7 +85,7 @@ def network():
 
 
 def dataloader_loop(*, tested):
-    """TensorDataset and DataLoader for both sets, torch.optim.Adam: steps, one at a time."""
+    """Train with TensorDataset, DataLoader and torch.optim.Adam; yield after every step."""
     train, test = table(0)
     model, loss = network(), biv.BIVLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -108,7 +109,7 @@ def dataloader_loop(*, tested):
 
 
 def plain_loop(*, tested):
-    """The best ordinary loop: tensors on hand, fused Adam, constant weights, the test in one go."""
+    """Train in the fastest ordinary loop: indexed tensors, fused Adam, one batch of test rows."""
     train, test = table(0)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
@@ -126,28 +127,28 @@ def plain_loop(*, tested):
             yield
 
 
-def seconds_a_step(loop, steps):
-    """Of an ordinary loop."""
+def seconds_per_step(loop, steps):
+    """Return the seconds per step of an ordinary loop."""
     start = time.perf_counter()
     for _ in range(steps):
         next(loop)
     return (time.perf_counter() - start) / steps
 
 
-def seconds_a_member_step(engine, epochs=1):
-    """Of the stacked engine."""
+def seconds_per_member_step(engine, epochs=1):
+    """Return the seconds per member and step of a stack."""
     start = time.perf_counter()
     for _ in range(epochs):
         engine.run_epoch()
     return (time.perf_counter() - start) / (epochs * STEPS * len(engine.members))
 
 
-# The machine: the same batched products, nothing else.
+# The machine's limit: the same batched products without anything else.
 
 
 def products(count, rows, *, backward):
-    """(name, flops, call) of every batched product of `count` members on `rows` rows."""
-    found = []
+    """Return (name, flops, call) of every batched product of `count` members on `rows` rows."""
+    result = []
     for inputs, outputs in pairwise(WIDTHS):
         weight = torch.randn(count, outputs, inputs)
         first = inputs == FEATURES
@@ -161,37 +162,37 @@ def products(count, rows, *, backward):
             calls["weights"] = lambda x=x, o=out, d=d_weight: torch.bmm(o, x.transpose(1, 2), out=d)
         if backward and not first:
             calls["inputs"] = lambda w=weight, o=out, d=d_x: torch.bmm(w.transpose(1, 2), o, out=d)
-        found += [(f"{inputs}→{outputs} {name}", flops, call) for name, call in calls.items()]
-    return found
+        result += [(f"{inputs}→{outputs} {name}", flops, call) for name, call in calls.items()]
+    return result
 
 
 def product_seconds(count, rows, *, backward, repeats):
-    """Flops of one pass of these products, and the seconds it takes."""
+    """Return the flops of one pass of these products, and the seconds it takes."""
     flops = seconds = 0.0
-    for _, work, call in products(count, rows, backward=backward):
+    for _, product_flops, call in products(count, rows, backward=backward):
         call()
         start = time.perf_counter()
         for _ in range(repeats):
             call()
         seconds += (time.perf_counter() - start) / repeats
-        flops += work
+        flops += product_flops
     return flops, seconds
 
 
-def machine_seconds_a_member_step():
-    """Flops a member-step with its test, and what the products alone need for them."""
-    count = METHODS  # what shares a test set, and so what a test product is made of
+def machine_seconds_per_member_step():
+    """Return the flops of one member's step and test, and the seconds of their products alone."""
+    count = METHODS  # members that share a test set share one product
     train_flops, train = product_seconds(20, BATCH, backward=True, repeats=5)
     test_flops, test = product_seconds(count, 512, backward=False, repeats=10)
     scale = TEST / 512 / count
     return train_flops / 20 + test_flops * scale, train / 20 + test * scale
 
 
-# Several processes, one a core.
+# Several processes, one per core.
 
 
 def worker(barrier, results, threads, epochs, tested):
-    """A stack of its own, started together with the others."""
+    """Train a stack in one process, which starts at the same time as the others."""
     torch.set_num_threads(threads)
     engine = stack(test_every=1 if tested else None)
     with numerical_settings():
@@ -204,7 +205,7 @@ def worker(barrier, results, threads, epochs, tested):
 
 
 def seconds_with_all_cores(cores, *, tested, epochs):
-    """A member-step's share of the time of `cores` processes."""
+    """Return the seconds per member and step of `cores` processes together."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(cores), context.Queue()
     arguments = (barrier, results, 1, epochs, tested)
@@ -217,7 +218,7 @@ def seconds_with_all_cores(cores, *, tested, epochs):
     return longest / (epochs * STEPS * SEEDS * METHODS * cores)
 
 
-# Where the time goes, how it grows, and what it needs.
+# Parts of the time, its growth, and memory.
 
 PARTS = {
     "matrix products": "bmm baddbmm addmm_",
@@ -229,25 +230,25 @@ PARTS = {
 
 
 def breakdown(engine):
-    """The share of an epoch that each kind of work takes, as torch's profiler sees it."""
+    """Return the fraction of an epoch's time that each kind of work takes, by torch's profiler."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         engine.run_epoch()
     events = recorded.key_averages()
-    own = {event.key.removeprefix("aten::"): event.self_cpu_time_total for event in events}
-    total = sum(own.values())
-    shares = {part: sum(own.get(key, 0.0) for key in keys.split()) for part, keys in PARTS.items()}
-    shares["views, Python and the rest"] = total - sum(shares.values())
-    return {part: value / total for part, value in shares.items()}
+    times = {event.key.removeprefix("aten::"): event.self_cpu_time_total for event in events}
+    total = sum(times.values())
+    parts = {part: sum(times.get(key, 0.0) for key in keys.split()) for part, keys in PARTS.items()}
+    parts["views, Python and the rest"] = total - sum(parts.values())
+    return {part: value / total for part, value in parts.items()}
 
 
 def exponent(sizes, measure):
-    """The slope of log(seconds) over log(size): 1 is linear."""
+    """Return the slope of log(seconds) over log(size); 1 is linear growth."""
     logs = np.log([[size, measure(size)] for size in sizes])
     return np.polyfit(logs[:, 0], logs[:, 1], 1)[0]
 
 
 def epoch_seconds(**arguments):
-    """The best of three epochs."""
+    """Return the seconds of the fastest of three epochs."""
     engine = stack(**arguments)
     times = []
     for _ in range(3):
@@ -258,7 +259,7 @@ def epoch_seconds(**arguments):
 
 
 def exponents():
-    """How the cost grows with members, epochs, training rows and test rows."""
+    """Return the exponents by which time grows with members, epochs, training and test rows."""
     engine = stack(test_every=1, seeds=2)
 
     def epochs(count):
@@ -283,7 +284,7 @@ def exponents():
 
 
 def peak_memory(job):
-    """Megabytes at most of a fresh process that does `job`; Linux alone says it."""
+    """Return the peak memory in megabytes of a new process that runs `job`; Linux only."""
     code = f"import training; training.torch.set_num_threads(1); {job}; training.print_peak()"
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -296,19 +297,19 @@ def peak_memory(job):
 
 
 def print_peak():
-    """Not the resource module's, which begins at what the parent process had."""
+    """Print the peak memory; the resource module would include that of the parent process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
     print(int(kilobytes) / 1024)
 
 
 def median_ratio(rounds, above, below):
-    """Of two columns of the rounds."""
+    """Return the median ratio of two columns of the rounds."""
     return statistics.median(times[above] / times[below] for times in rounds)
 
 
-def report(rounds_wanted):
-    """Measure everything; yields lines of Markdown as they are known."""
+def report(round_count):
+    """Measure, and yield the report as lines of Markdown."""
     torch.set_num_threads(1)
     cores = os.cpu_count() or 1
     yield f"Machine: {machine()}.\n"
@@ -325,20 +326,20 @@ def report(rounds_wanted):
             engine.run_epoch()
         for loop, _ in loops.values():
             next(loop)
-        for _ in range(rounds_wanted):
-            times = {name: seconds_a_step(loop, steps) for name, (loop, steps) in loops.items()}
+        for _ in range(round_count):
+            times = {name: seconds_per_step(loop, steps) for name, (loop, steps) in loops.items()}
             for name, engine in engines.items():
-                times[name] = seconds_a_member_step(engine)
-            times["flops"], times["machine"] = machine_seconds_a_member_step()
+                times[name] = seconds_per_member_step(engine)
+            times["flops"], times["machine"] = machine_seconds_per_member_step()
             for tested, name in ((True, "cores tested"), (False, "cores")):
                 times[name] = seconds_with_all_cores(
                     cores, tested=tested, epochs=1 if tested else 4
                 )
             rounds.append(times)
-        shares = breakdown(engines["tested"])
+        fractions = breakdown(engines["tested"])
         growth = exponents()
     tested, alone = "test set scored after every step", "training alone"
-    usual, best = "DataLoader loop", "best plain loop"
+    usual, best = "DataLoader loop", "fastest plain loop"
     rows = [
         (f"{tested}, one core", usual, "dataloader tested", "tested", "12×"),
         (f"{tested}, {cores} processes", usual, "dataloader tested", "cores tested", "24×"),
@@ -350,34 +351,37 @@ def report(rounds_wanted):
         (f"{alone}, {cores} processes", best, "plain", "cores", "4×"),
     ]
     yield (
-        f"Bike Sharing's shape: {TRAIN:,} training rows, {TEST:,} test rows, batches of {BATCH}, "
-        f"a stack of {SEEDS * METHODS} (medians of {rounds_wanted} rounds).\n"
+        f"The data have the shape of Bike Sharing: {TRAIN:,} training rows, {TEST:,} test rows, "
+        f"batches of {BATCH}. The stack has {SEEDS * METHODS} members. Figures are medians of "
+        f"{round_count} rounds.\n"
     )
     yield (
-        "The loops run in one process with one thread. The DataLoader loop is written as people "
-        "usually write it, with a DataLoader for the test set too; the best plain loop indexes "
-        "tensors, has a fused Adam and scores the test set in one go.\n"
+        "The loops run in one process with one thread. The DataLoader loop is written in the usual "
+        "way, with a DataLoader for the test set too. The fastest plain loop indexes tensors, uses "
+        "a fused Adam and scores the test set as one batch.\n"
     )
-    yield "| what | beside | times as fast | wanted |\n|---|---|---|---|"
-    for what, beside, above, below, wanted in rows:
-        yield f"| {what} | {beside} | {median_ratio(rounds, above, below):.1f}× | {wanted} |"
-    share = median_ratio(rounds, "machine", "tested")
+    yield "| training | compared with | times as fast | target |\n|---|---|---|---|"
+    for training, baseline, above, below, target in rows:
+        ratio = median_ratio(rounds, above, below)
+        yield f"| {training} | {baseline} | {ratio:.1f}× | {target} |"
+    fraction = median_ratio(rounds, "machine", "tested")
     rate = statistics.median(times["flops"] / times["machine"] for times in rounds) / 1e9
     yield (
-        f"\nAgainst the machine: {share:.0%} of the rate of its batched products, which do "
-        f"{rate:.0f} GFLOP/s a core in this run, as torch computes them in these shapes (wanted: "
-        "50%). An epoch's time goes to:\n"
+        f"\nThe stack reaches {fraction:.0%} of the speed of its batched matrix products alone, "
+        f"which is {rate:.0f} GFLOP/s per core in these shapes (target: 50%). The time of an epoch "
+        "is spent on:\n"
     )
-    yield "| part | share |\n|---|---|"
-    for part, value in shares.items():
+    yield "| part | fraction |\n|---|---|"
+    for part, value in fractions.items():
         yield f"| {part} | {value:.1%} |"
-    yield "\nThe cost grows as a power of\n\n| of | exponent |\n|---|---|"
-    for what, value in growth.items():
-        yield f"| {what} | {value:.2f} |"
+    yield "\nThe time grows as a power of these numbers:\n\n| number of | exponent |\n|---|---|"
+    for number, value in growth.items():
+        yield f"| {number} | {value:.2f} |"
     trained = peak_memory("training.stack(test_every=1).run_epoch()")
     yield (
-        f"\nPeak memory of a process that trains the stack of {SEEDS * METHODS}: {trained:.0f} MB, "
-        f"of which {peak_memory('pass'):.0f} MB are for the imports (wanted: under 1,000 MB)."
+        f"\nThe peak memory of a process that trains the stack of {SEEDS * METHODS} is "
+        f"{trained:.0f} MB, of which {peak_memory('pass'):.0f} MB are for the imports (target: "
+        "below 1,000 MB)."
     )
 
 
