@@ -613,7 +613,9 @@ def test_tied_weights_and_a_function_that_returns_the_same_network(tmp_path):
     loaded = biv.BIVRegressor.load(tmp_path / "model", model=tied)
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-6)
     network = with_dropout(3, 1)
-    with pytest.raises(ValueError, match="model must make a new network each time"):
+    with pytest.raises(
+        ValueError, match="model must make a new network at each call; got the same one twice"
+    ):
         biv.BIVRegressor(**SMALL, model=lambda _features, _outputs: network).fit(x, y)
 
 
