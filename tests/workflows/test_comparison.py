@@ -1,4 +1,4 @@
-"""Whether error bars are worth it: on tables where that is known."""
+"""Tests of comparisons on tables for which the right recommendation is known."""
 
 import json
 from dataclasses import replace
@@ -17,14 +17,14 @@ from biv.workflows.methods import BIV, L2, SHUFFLED, RowSubset, methods
 
 
 def table(tmp_path, rows=240, *, honest=True, seed=0):
-    """Half of the labels almost clean, half very noisy; or error bars that know nothing of it."""
+    """Write a table whose labels are half almost clean and half very noisy; shuffle σ if dishonest."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 2))
     std = np.where(rng.random(rows) < 0.5, 0.1, 3.0)
     y = x[:, 0] + np.sin(2 * x[:, 1]) + std * rng.normal(size=rows)
-    said = std if honest else rng.permutation(std)
+    stated = std if honest else rng.permutation(std)
     path = tmp_path / "data.csv"
-    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "s": said}).to_csv(path, index=False)
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "s": stated}).to_csv(path, index=False)
     return LabelledTable.read(path, Target("y", std="s"))
 
 
@@ -36,31 +36,31 @@ def small(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-def test_error_bars_that_know_are_used_and_others_are_not(tmp_path, monkeypatch):
+def test_right_error_bars_are_recommended_and_shuffled_ones_are_not(tmp_path, monkeypatch):
     few = {name: own for name, own in methods().items() if name in (BIV, L2, SHUFFLED)}
     monkeypatch.setattr(comparison, "methods", lambda: few)
     calls = []
-    found = compare(table(tmp_path, 300), after_task=lambda: calls.append(1))
+    result = compare(table(tmp_path, 300), after_task=lambda: calls.append(1))
     assert len(calls) == 5 * 3
-    assert [m.to_best.value for m in found.methods] == sorted(
-        m.to_best.value for m in found.methods
+    assert [m.to_best.value for m in result.methods] == sorted(
+        m.to_best.value for m in result.methods
     )
-    assert found.useful is True
-    assert found.recommendation().startswith(
+    assert result.useful is True
+    assert result.recommendation().startswith(
         "Use the error bars, with BIV. With them, the networks' error is "
     )
-    assert found.gain.low < found.gain.value < found.gain.high
+    assert result.gain.low < result.gain.value < result.gain.high
     assert (
-        json.loads(json.dumps(found.record().to_json(), allow_nan=False))["use_error_bars"] is True
+        json.loads(json.dumps(result.record().to_json(), allow_nan=False))["use_error_bars"] is True
     )
-    assert f"| {L2} " in report.text(found.record())
+    assert f"| {L2} " in report.text(result.record())
     other = compare(table(tmp_path, honest=False), folds=3)
     assert other.useful is not True
     assert "Use the error bars" not in other.recommendation()
 
 
 @pytest.mark.slow
-def test_processes_make_no_difference(tmp_path, monkeypatch):
+def test_the_number_of_processes_changes_no_prediction(tmp_path, monkeypatch):
     few = {name: own for name, own in methods().items() if name.startswith(("linear", "boosting"))}
     monkeypatch.setattr(comparison, "methods", lambda: few)
     rows = table(tmp_path, 100)
@@ -77,7 +77,7 @@ def test_processes_make_no_difference(tmp_path, monkeypatch):
 
 
 def fake(error, number=0):
-    """A method whose predictions are off by so much, in a way of its own."""
+    """Return a method whose predictions have a given root mean squared error."""
 
     def fit_predict(train: RowSubset, new, seed):
         truth = new["a"].to_numpy() + np.sin(2 * new["b"].to_numpy())
@@ -100,41 +100,43 @@ def test_the_recommendation_follows_from_the_errors(errors, useful, says, tmp_pa
     known = {name: fake(error, k) for k, (name, error) in enumerate(errors.items())}
     known["trees"] = fake(0.1, 9)
     monkeypatch.setattr(comparison, "methods", lambda: known)
-    found = compare(table(tmp_path), folds=4)
-    assert found.useful is useful
-    assert says in found.recommendation()
-    by_name = {m.name: m for m in found.methods}
+    result = compare(table(tmp_path), folds=4)
+    assert result.useful is useful
+    assert says in result.recommendation()
+    by_name = {m.name: m for m in result.methods}
     for name, error in errors.items():
         assert by_name[name].mse.value == pytest.approx(error**2, abs=0.25 * error)
         assert by_name[name].chosen == f"off by {error}"
-    assert found.as_good(by_name["trees"])
+    assert result.as_good(by_name["trees"])
     if errors[BIV] == 0.9:
-        assert not found.as_good(by_name[BIV])
-        assert report.text(found.record()).count(" *") >= 2
+        assert not result.as_good(by_name[BIV])
+        assert report.text(result.record()).count(" *") >= 2
 
 
-def test_effects_are_shares_and_the_control_is_never_the_best(tmp_path, monkeypatch):
+def test_effects_are_fractions_and_the_control_is_never_the_best(tmp_path, monkeypatch):
     errors = {BIV: 0.45, L2: 0.9, SHUFFLED: 0.05, "trees": 0.2}
     known = {name: fake(error) for name, error in errors.items()}
     monkeypatch.setattr(comparison, "methods", lambda: known)
-    found = compare(table(tmp_path, 600), folds=4)
-    assert found.gain.value == pytest.approx(0.75, abs=0.08)
-    assert found.control.value < -5
-    assert found.methods[0].name == SHUFFLED
-    assert found.methods[0].to_best.value < 0
-    assert found.methods[1].to_best == (0.0, 0.0)
-    assert "The lowest error is that of trees, which uses the error bars." in found.recommendation()
+    result = compare(table(tmp_path, 600), folds=4)
+    assert result.gain.value == pytest.approx(0.75, abs=0.08)
+    assert result.control.value < -5
+    assert result.methods[0].name == SHUFFLED
+    assert result.methods[0].to_best.value < 0
+    assert result.methods[1].to_best == (0.0, 0.0)
+    assert (
+        "The lowest error is that of trees, which uses the error bars." in result.recommendation()
+    )
 
 
-def test_scores_may_count_all_labels_alike(tmp_path, monkeypatch):
+def test_weighted_scores_are_less_noisy(tmp_path, monkeypatch):
     known = {name: fake(0.5) for name in (BIV, L2, SHUFFLED)}
     monkeypatch.setattr(comparison, "methods", lambda: known)
     weighted, plain = (compare(table(tmp_path), weighted=w) for w in (True, False))
     assert weighted.methods[0].mse.stderr < plain.methods[0].mse.stderr / 3
 
 
-def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, monkeypatch):
-    """One method is good where labels are small, and has small error bars there; and the reverse."""
+def test_if_error_bars_are_correlated_with_the_label_both_scores_must_agree(tmp_path, monkeypatch):
+    """BIV is good at small labels, which have small error bars; L2 is good at large ones."""
 
     def half(small, large):
         def fit_predict(train, new, seed):
@@ -152,12 +154,12 @@ def test_where_error_bars_go_with_the_label_both_scores_must_agree(tmp_path, mon
     variance = np.where(truth < 0, 0.01, 4.0)
     noise = np.random.default_rng(5).normal(size=400)
     related = replace(rows, y=truth + np.sqrt(variance) * noise, variance=variance)
-    found = compare(related)
-    assert found.correlation > 0.4
-    assert found.gain.low > 0 > found.alike.high
-    assert found.disputed
-    assert found.useful is None
-    assert found.recommendation().startswith(
+    result = compare(related)
+    assert result.correlation > 0.4
+    assert result.gain.low > 0 > result.alike.high
+    assert result.disputed
+    assert result.useful is None
+    assert result.recommendation().startswith(
         "These scores do not decide whether to use the error bars. "
     )
     plain = compare(related, weighted=False)
@@ -179,28 +181,28 @@ def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):
         return fake(0.3)(train, new, seed)
 
     monkeypatch.setattr(comparison, "methods", lambda: dict.fromkeys((BIV, L2, SHUFFLED), watched))
-    found = compare(table(tmp_path), rows=100, folds=4, seed=5)
-    assert (found.rows, found.rows_in_all) == (100, 240)
+    result = compare(table(tmp_path), rows=100, folds=4, seed=5)
+    assert (result.rows, result.rows_in_all) == (100, 240)
     assert sorted(seen) == sorted([(75, 25, 5 + fold) for fold in range(4)] * 3)
-    assert "100 of 240 rows" in report.text(found.record()).replace("\n", " ")
+    assert "100 of 240 rows" in report.text(result.record()).replace("\n", " ")
 
 
-def test_a_method_without_an_answer_is_named(tmp_path, monkeypatch):
+def test_a_method_that_fails_is_named(tmp_path, monkeypatch):
     def fails(*_):
         raise ValueError("not today")
 
     known = {name: fake(0.3) for name in (BIV, L2, SHUFFLED)}
     monkeypatch.setattr(comparison, "methods", lambda: known | {"other": fails})
-    found = compare(table(tmp_path))
-    assert found.failed == {"other": "not today"}
-    assert "other gave no result: not today." in report.text(found.record())
+    result = compare(table(tmp_path))
+    assert result.failed == {"other": "not today"}
+    assert "other gave no result: not today." in report.text(result.record())
     monkeypatch.setattr(comparison, "methods", lambda: known | {L2: fails})
     with pytest.raises(ValueError, match="L2 gave no result: not today"):
         compare(table(tmp_path))
 
 
 @pytest.mark.slow
-def test_labels_without_noise_have_no_answer_of_iv(tmp_path):
+def test_iv_refuses_labels_without_noise(tmp_path):
     rows = table(tmp_path, 60)
     data = RowSubset(rows.features, rows.y, np.where(rows.variance < 1, 0.0, 9.0), None)
     with pytest.raises(ValueError, match="σ² = 0|variance|epsilon"):
@@ -230,7 +232,7 @@ def test_the_shuffled_control_has_the_same_weights_on_other_rows(tmp_path, monke
     assert np.mean(shuffled == plain) < 0.2
 
 
-def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_path, monkeypatch):
+def test_the_cutoff_is_chosen_by_out_of_fold_predictions(tmp_path, monkeypatch):
     tried = []
     rows = table(tmp_path, 60)
 
@@ -245,18 +247,18 @@ def test_the_cutoff_is_chosen_by_what_it_predicts_of_rows_it_has_not_seen(tmp_pa
 
     monkeypatch.setattr("biv.workflows.methods._network", spy)
     variance = np.arange(1.0, 61.0)
-    predicted, told = methods()["Cutoff"](
+    predicted, chosen = methods()["Cutoff"](
         RowSubset(rows.features, rows.y, variance, None), rows.features, 0
     )
     assert tried == pytest.approx([np.quantile(variance, q) for q in (0.25, 0.5, 0.75)])
     assert predicted[0] == tried[1]
-    assert told == f"C {tried[1]:.3g}"
+    assert chosen == f"C {tried[1]:.3g}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [True, False])
-def test_intervals_of_methods_that_are_alike_hold_zero(weighted, tmp_path, monkeypatch):
-    """Whose folds are off by chance each, as models that were trained on other rows are."""
+def test_intervals_of_equally_good_methods_contain_zero(weighted, tmp_path, monkeypatch):
+    """Each fold has a common random error, as a model of its own has."""
 
     def method(number):
         def fit_predict(train, new, seed):
@@ -270,12 +272,12 @@ def test_intervals_of_methods_that_are_alike_hold_zero(weighted, tmp_path, monke
     monkeypatch.setattr(comparison, "methods", lambda: known)
     inside = []
     for seed in range(40):
-        found = compare(table(tmp_path, 200, seed=seed), folds=5, seed=seed, weighted=weighted)
-        inside.append(found.gain.low <= 0 <= found.gain.high)
+        result = compare(table(tmp_path, 200, seed=seed), folds=5, seed=seed, weighted=weighted)
+        inside.append(result.gain.low <= 0 <= result.gain.high)
     assert np.mean(inside) > 0.75  # of independent rows, it would be less than half
 
 
-def test_rows_that_do_not_matter_judge_nobody(tmp_path, monkeypatch):
+def test_rows_of_weight_zero_are_not_scored(tmp_path, monkeypatch):
     known = {name: fake(0.3, k) for k, name in enumerate((BIV, L2, SHUFFLED))}
     monkeypatch.setattr(comparison, "methods", lambda: known)
     rows = table(tmp_path)
@@ -287,7 +289,7 @@ def test_rows_that_do_not_matter_judge_nobody(tmp_path, monkeypatch):
     assert compare(replace(rows, variance=infinite)).rows == 190
 
 
-def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_path, monkeypatch):
+def test_rows_of_unknown_error_bar_are_used_as_in_training(tmp_path, monkeypatch):
     seen = []
 
     def remembering(train, new, seed):
@@ -305,13 +307,13 @@ def test_rows_of_unknown_error_bar_are_compared_on_as_they_are_trained_on(tmp_pa
         compare(missing)
     with pytest.raises(ValueError, match="unknown must be one of raise, median, estimate; got"):
         compare(missing, unknown="Median")
-    found = compare(missing, unknown="median")
-    assert (found.rows, found.rows_in_all, found.unknown) == (240, 240, 50)
-    assert found.unknown_variance == np.nanmedian(unknown)
+    result = compare(missing, unknown="median")
+    assert (result.rows, result.rows_in_all, result.unknown) == (240, 240, 50)
+    assert result.unknown_variance == np.nanmedian(unknown)
     assert all(np.isfinite(variance).all() for variance in seen)
-    assert sum((v == found.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
-    assert found.record().to_json()["unknown_variance"] == found.unknown_variance
-    text = report.text(found.record()).replace("\n", " ")
+    assert sum((v == result.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
+    assert result.record().to_json()["unknown_variance"] == result.unknown_variance
+    text = report.text(result.record()).replace("\n", " ")
     assert "50 of 240 rows have no error bar; their σ² was taken to be" in text
     assert compare(rows).unknown_variance is None
 
@@ -324,25 +326,25 @@ def test_the_variance_of_unknown_error_bars_is_estimated(tmp_path, monkeypatch):
     rows = table(tmp_path, 400)
     noisy = rows.variance > 1
     unknown = np.where(noisy & (np.arange(400) % 2 == 0), np.nan, rows.variance)
-    found = compare(replace(rows, variance=unknown), unknown="estimate")
-    assert found.unknown == np.isnan(unknown).sum()
-    assert found.unknown_variance == pytest.approx(9.0, rel=0.5)  # and their median is 0.01
+    result = compare(replace(rows, variance=unknown), unknown="estimate")
+    assert result.unknown == np.isnan(unknown).sum()
+    assert result.unknown_variance == pytest.approx(9.0, rel=0.5)  # and their median is 0.01
 
 
-def test_linear_least_squares_weighs_by_its_own_error():
-    """Where the truth is a line, it is found; and better than without weights."""
+def test_linear_least_squares_uses_weights_with_its_own_tau2():
+    """If the truth is linear, weighted least squares finds it better than plain least squares."""
     rng = np.random.default_rng(0)
     x = pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"])
     std = np.where(rng.random(400) < 0.3, 0.1, 5.0)
     truth = 3 * x["a"].to_numpy() - x["b"].to_numpy()
     y = truth + std * rng.normal(size=400)
-    predicted, told = methods()["linear, weighted"](RowSubset(x, y, std**2, None), x, 0)
+    predicted, chosen = methods()["linear, weighted"](RowSubset(x, y, std**2, None), x, 0)
     plain = np.linalg.lstsq(np.c_[x, np.ones(400)], y)[0]
     error, plain_error = (
         np.mean((p - truth) ** 2) for p in (predicted, np.c_[x, np.ones(400)] @ plain)
     )
     assert error < plain_error / 5
-    assert told.startswith("τ² ")
+    assert chosen.startswith("τ² ")
 
 
 @pytest.mark.parametrize("name", ["boosting (scikit-learn)", "LightGBM"])
@@ -359,7 +361,7 @@ def test_boosting_with_weights_and_without(name, tmp_path):
     assert weighted < plain / 2
 
 
-def test_an_effect_in_words():
+def test_the_text_of_an_effect_and_of_close_methods():
     assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%) lower"
     assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
     score = Score(1.0, 0.1)
@@ -367,46 +369,47 @@ def test_an_effect_in_words():
     best = MethodResult("LightGBM", score, Score(0.0, 0.0), 1.0, "")
     biv = MethodResult(BIV, score, Score(0.1, 0.06), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = MethodComparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
-    assert found.as_good(alike)
-    assert not found.as_good(MethodResult("a", score, Score(0.1, 0.05), 1.0, ""))
-    assert found.recommendation().endswith(
+    result = MethodComparison(900, 900, 0, 2, 1.0, [best, biv, alike], {}, none, none, True, 0.0)
+    assert result.as_good(alike)
+    assert not result.as_good(MethodResult("a", score, Score(0.1, 0.05), 1.0, ""))
+    assert result.recommendation().endswith(
         "The lowest error is that of LightGBM, which ignores the error bars; close to it, and not "
         "shown to be worse: BIV; a."
     )
 
 
-def test_an_error_far_above_the_best_is_no_equal_of_it():
-    """However wide the interval is of the difference between them."""
+def test_an_error_far_above_the_best_is_not_as_good():
+    """This holds however wide the interval of the difference is."""
     best = MethodResult(BIV, Score(0.082, 0.03), Score(0.0, 0.0), 1.0, "")
     far = MethodResult("linear", Score(0.726, 0.4), Score(0.644, 0.39), 1.0, "")
     none = Effect(0.0, -1.0, 1.0)
-    found = MethodComparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
+    result = MethodComparison(900, 900, 0, 2, 1.0, [best, far], {}, none, none, True, 0.0)
     assert not far.shown_worse
-    assert not found.as_good(far)
-    assert "not shown to be worse" not in found.recommendation()
+    assert not result.as_good(far)
+    assert "not shown to be worse" not in result.recommendation()
     assert (
-        "too uncertain to rule out: linear (0.726 of the label variance)." in found.recommendation()
+        "too uncertain to rule out: linear (0.726 of the label variance)."
+        in result.recommendation()
     )
-    assert [m["as_good_as_best"] for m in found.record().to_json()["methods"]] == [True, False]
-    assert " *" not in report.text(found.record()).replace("* marks", "")
+    assert [m["as_good_as_best"] for m in result.record().to_json()["methods"]] == [True, False]
+    assert " *" not in report.text(result.record()).replace("* marks", "")
 
 
 def test_close_methods_are_in_the_order_of_their_differences(tmp_path, monkeypatch):
-    """Errors weigh labels by another power of 1/(σ²+ε), and may put them in another order."""
+    """Errors weight labels by another power of 1/(σ²+ε), so their order may differ."""
     names = (BIV, L2, SHUFFLED, "a", "b", "c")
     known = {name: fake(0.3, k) for k, name in enumerate(names)}
     monkeypatch.setattr(comparison, "methods", lambda: known)
     reordered = 0
     for seed in range(6):
-        found = compare(table(tmp_path, 200, seed=seed), folds=2, seed=seed)
-        differences = [m.to_best.value for m in found.methods]
+        result = compare(table(tmp_path, 200, seed=seed), folds=2, seed=seed)
+        differences = [m.to_best.value for m in result.methods]
         assert differences == sorted(differences)
-        assert all(m.to_best.value >= 0 for m in found.methods if m.name != SHUFFLED)
-        errors = [m.mse.value for m in found.methods]
+        assert all(m.to_best.value >= 0 for m in result.methods if m.name != SHUFFLED)
+        errors = [m.mse.value for m in result.methods]
         reordered += errors != sorted(errors)
     assert reordered  # otherwise this test would not see the difference
-    assert "in the order of their differences" in " ".join(report.text(found.record()).split())
+    assert "in the order of their differences" in " ".join(report.text(result.record()).split())
 
 
 def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
@@ -420,12 +423,12 @@ def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
     y = x[:, 0] + np.sin(2 * x[:, 1]) + std * rng.normal(size=600)
     path = tmp_path / "data.csv"
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "s": std**2}).to_csv(path, index=False)
-    found = compare(LabelledTable.read(path, Target("y", std="s")), folds=2)
-    assert found.useful is None
-    assert found.recommendation().startswith(
+    result = compare(LabelledTable.read(path, Target("y", std="s")), folds=2)
+    assert result.useful is None
+    assert result.recommendation().startswith(
         "Nothing follows from these errors: --target-std seems"
     )
-    assert found.record().to_json()["finding"]["kind"] == "misread"
+    assert result.record().to_json()["finding"]["kind"] == "misread"
     right = compare(LabelledTable.read(path, Target("y", variance="s")), folds=2)
     assert right.useful is True
     assert right.finding.kind == "consistent"
@@ -434,7 +437,7 @@ def test_misread_error_bars_have_no_recommendation(tmp_path, monkeypatch):
     )
 
 
-def test_of_few_rows_there_is_no_recommendation():
+def test_few_rows_give_no_recommendation():
     best = MethodResult(BIV, Score(0.1, 0.01), Score(0.0, 0.0), 1.0, "")
     other = MethodResult(L2, Score(0.4, 0.01), Score(0.3, 0.01), 1.0, "")
     lower = Effect(0.7, 0.6, 0.8)
@@ -447,7 +450,7 @@ def test_of_few_rows_there_is_no_recommendation():
     assert "se the error bars" not in few.recommendation()
 
 
-def test_what_cannot_be_compared(tmp_path):
+def test_tables_that_cannot_be_compared(tmp_path):
     with pytest.raises(
         ValueError, match="at least 30 rows with a label whose error bar is not infinite; got 20"
     ):

@@ -1,4 +1,4 @@
-"""What a report is drawn from: sums over all rows, held to plain Python, and rows that are found."""
+"""Tests of the data behind a report: statistics checked by plain Python, and listed rows."""
 
 import json
 from statistics import NormalDist
@@ -34,12 +34,12 @@ def judged(rows, predicted, tau2=0.0):
     return OutOfFoldPredictions(places, predicted, np.full(len(rows), np.sqrt(tau2)), rows.variance)
 
 
-def found(rows, predicted, tau2=0.0, **more):
-    options = {"label_variance": 1.0, "tau2": tau2, "epsilon": None, "inspection": None} | more
+def evidence_of(rows, predicted, tau2=0.0, **overrides):
+    options = {"label_variance": 1.0, "tau2": tau2, "epsilon": None, "inspection": None} | overrides
     return TableEvidence.of(rows, judged(rows, predicted, tau2), **options)
 
 
-def seen(rows, x):
+def inspected(rows, x):
     places = np.arange(len(rows))
     fit = inspection.OutOfFoldFit(
         tau2=0.0,
@@ -52,17 +52,17 @@ def seen(rows, x):
     return inspection.inspect_fit(rows, fit)
 
 
-def test_it_goes_through_json_and_back(tmp_path):
+def test_evidence_round_trips_through_json(tmp_path):
     rows, x = table(tmp_path)
-    own = found(rows, x, inspection=seen(rows, x))
-    (tmp_path / "evidence.json").write_text(json.dumps(own.to_json()))
-    assert TableEvidence.read(tmp_path / "evidence.json") == own
+    result = evidence_of(rows, x, inspection=inspected(rows, x))
+    (tmp_path / "evidence.json").write_text(json.dumps(result.to_json()))
+    assert TableEvidence.read(tmp_path / "evidence.json") == result
 
 
-def test_honest_error_bars_cover_what_they_say(tmp_path):
+def test_right_error_bars_have_the_nominal_coverage(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
-    own = found(rows, x)  # predictions are the truth: all that is left is the labels' noise
-    for level, share in zip(own.coverage.level, own.coverage.found, strict=True):
+    result = evidence_of(rows, x)  # predictions are the truth, so residuals are the labels' noise
+    for level, share in zip(result.coverage.level, result.coverage.found, strict=True):
         assert share == pytest.approx(level, abs=3.5 * np.sqrt(level * (1 - level) / 20_000))
 
 
@@ -72,12 +72,12 @@ def test_coverage_by_hand():
     assert IntervalCoverage.of(off, [0.5]).found == [np.mean([o <= width for o in off])]
 
 
-def test_residuals_are_those_of_their_bins():
+def test_residuals_are_averaged_per_bin():
     rng = np.random.default_rng(0)
     variance, square = rng.random(100), rng.random(100)
     bins = BinnedResiduals.of(variance, square)
     order = sorted(range(100), key=variance.__getitem__)
-    assert len(bins.mean) == 5  # of twenty rows at least
+    assert len(bins.mean) == 5  # of at least twenty rows
     for k in range(5):
         part = order[20 * k : 20 * (k + 1)]
         assert bins.variance[k] == pytest.approx(sum(variance[i] for i in part) / 20)
@@ -87,14 +87,14 @@ def test_residuals_are_those_of_their_bins():
 
 def test_mean_squared_residuals_are_the_variances(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
-    bins = found(rows, x, inspection=seen(rows, x)).residuals
+    bins = evidence_of(rows, x, inspection=inspected(rows, x)).residuals
     errors = (np.array(bins.mean) - bins.variance) / bins.stderr
     assert np.abs(errors).max() < 4
     assert np.sqrt(np.mean(errors**2)) < 1.7
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
-def test_shares_of_the_weight_by_hand(epsilon):
+def test_weight_shares_by_hand(epsilon):
     finite = np.array([4.0, 1.0, 2.0])
     shares = WeightShares.of(finite, epsilon=epsilon, points=4)
     weights = sorted((1 / (v + epsilon) for v in finite), reverse=True)
@@ -102,10 +102,10 @@ def test_shares_of_the_weight_by_hand(epsilon):
     np.testing.assert_allclose(shares.labels, [0, 1 / 3, 2 / 3, 1])
     np.testing.assert_allclose(shares.with_epsilon, expected)
     np.testing.assert_allclose(shares.equal, shares.labels)
-    assert all(np.diff(own).min() >= 0 for own in (shares.labels, *shares.curves().values()))
+    assert all(np.diff(result).min() >= 0 for result in (shares.labels, *shares.curves().values()))
 
 
-def test_a_label_without_noise_has_all_the_weight_if_nothing_caps_it():
+def test_a_label_without_noise_holds_all_the_weight_if_epsilon_is_0():
     shares = WeightShares.of(np.array([0.0, 1.0, 1.0, 1.0]), epsilon=0.0, points=5)
     assert shares.with_epsilon == [0.0, 1.0, 1.0, 1.0, 1.0]
     assert list(shares.curves()) == ["all alike", "1/(σ²+ε)"]
@@ -128,18 +128,18 @@ def test_a_histogram_counts_every_positive_variance(scale, wide):
     assert bars.worth == pytest.approx(finite.mean() * (1 / finite).mean())
 
 
-def test_all_variances_zero_is_no_obstacle():
+def test_all_variances_may_be_zero():
     bars = ErrorBarSummary.of(np.zeros(5), 1.0, 0.5, None)
     assert sum(bars.histogram) == 0
     assert bars.worth == pytest.approx(1.0)
 
 
-def test_the_rows_to_look_at_are_the_furthest_off_by_their_files(tmp_path):
+def test_listed_outliers_are_the_most_distant_with_their_file_and_row(tmp_path):
     rows, x = table(tmp_path)
     x = x.copy()
     x[150] += 600.0
     x[20] -= 30.0
-    look_at = found(rows, x).look_at
+    look_at = evidence_of(rows, x).look_at
     assert len(look_at) == evidence.LOOKED_AT
     assert look_at[0].where == f"{tmp_path / 'b.csv'}, row 51"
     assert look_at[1].where == f"{tmp_path / 'a.csv'}, row 21"
@@ -147,7 +147,7 @@ def test_the_rows_to_look_at_are_the_furthest_off_by_their_files(tmp_path):
     assert offs == sorted(offs, reverse=True)
     by_hand = abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150])
     assert offs[0] == pytest.approx(by_hand)
-    unsure = found(rows, x, tau2=9.0).look_at[0].off  # the model's own error counts too
+    unsure = evidence_of(rows, x, tau2=9.0).look_at[0].off  # the model's result error counts too
     assert unsure == pytest.approx(abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150] + 9))
 
 
@@ -155,27 +155,27 @@ def test_ignored_labels_are_not_judged(tmp_path):
     rows, x = table(tmp_path)
     rows.variance[5] = np.inf
     rows.y[5] = 1e6
-    own = found(rows, x)
-    assert own.judged == 399
-    assert max(own.cloud.y) < 1e3
+    result = evidence_of(rows, x)
+    assert result.judged == 399
+    assert max(result.cloud.y) < 1e3
 
 
-def test_a_cloud_is_spread_over_the_table(tmp_path, monkeypatch):
+def test_the_scatter_plot_shows_rows_spread_over_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "POINTS", 9)
     rows, x = table(tmp_path)
-    own = found(rows, x)
-    assert own.cloud.y == [rows.y[k] for k in (0, 50, 100, 150, 200, 249, 299, 349, 399)]
-    assert own.judged == 400
+    result = evidence_of(rows, x)
+    assert result.cloud.y == [rows.y[k] for k in (0, 50, 100, 150, 200, 249, 299, 349, 399)]
+    assert result.judged == 400
 
 
-def test_a_model_is_judged_on_what_its_networks_have_not_seen(tmp_path):
+def test_a_model_is_judged_on_out_of_fold_predictions(tmp_path):
     rows, _ = table(tmp_path)
     model = biv.BIVRegressor(members=4, folds=4, max_epochs=3, random_state=0)
     with pytest.warns(UserWarning, match="max_epochs"):
         model.fit(rows.features, rows.y, y_var=rows.variance)
-    own = TableEvidence.from_model(model, rows)
-    np.testing.assert_allclose(own.cloud.predicted, model.out_of_fold_)
-    np.testing.assert_allclose(own.cloud.std, model.predict(rows.features, return_std=True)[1])
-    np.testing.assert_allclose(np.square(own.cloud.sigma), rows.variance)
-    assert own.tau2 == pytest.approx(float(model.tau2_))
-    assert own.bars.quantiles["1"] == rows.variance.max()
+    result = TableEvidence.from_model(model, rows)
+    np.testing.assert_allclose(result.cloud.predicted, model.out_of_fold_)
+    np.testing.assert_allclose(result.cloud.std, model.predict(rows.features, return_std=True)[1])
+    np.testing.assert_allclose(np.square(result.cloud.sigma), rows.variance)
+    assert result.tau2 == pytest.approx(float(model.tau2_))
+    assert result.bars.quantiles["1"] == rows.variance.max()

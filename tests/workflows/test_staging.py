@@ -1,4 +1,4 @@
-"""A new model takes the place of an old one: whenever that is cut off, one of them is whole."""
+"""Tests that a replacement leaves one complete model, wherever it is interrupted."""
 
 import os
 
@@ -19,7 +19,7 @@ def staging(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # it takes most of the time
     for name, text in OLD.items():
         (tmp_path / name).write_text(text)
-    (tmp_path / "unfinished").touch()  # what is not of the model stays where it is
+    (tmp_path / "unfinished").touch()  # other files stay
     return Staging(tmp_path, NAMES)
 
 
@@ -30,23 +30,23 @@ def replace(staging, files):
 
 
 def content(staging):
-    found = {}
+    texts = {}
     for name in NAMES:
         path = staging.current(name)
         if path.is_file():
-            found[name] = path.read_text()
-    return found
+            texts[name] = path.read_text()
+    return texts
 
 
 def operations():
-    """How many a replacement has: they are counted in the first test."""
+    """Return the numbers of a replacement's operations, which the first test counts."""
     return range(29)
 
 
-def test_replaced(staging, monkeypatch):
-    seen = faults(monkeypatch)
+def test_all_files_are_replaced(staging, monkeypatch):
+    operations_seen = faults(monkeypatch)
     replace(staging, LATER)
-    assert len(seen) == len(operations())
+    assert len(operations_seen) == len(operations())
     assert staging.read(lambda: content(staging)) == LATER
     assert file_names(staging.folder) == sorted([*LATER, "unfinished"])
 
@@ -55,10 +55,10 @@ def test_replaced(staging, monkeypatch):
 @pytest.mark.parametrize("then", ["read", "train"])
 def test_killed_at_every_operation(staging, monkeypatch, at, then):
     with monkeypatch.context() as patch:
-        seen = faults(patch, at, Killed(), again=True)
+        operations_seen = faults(patch, at, Killed(), again=True)
         with pytest.raises(Killed):
             replace(staging, LATER)
-    committed = ("rename", READY) in seen[:at]
+    committed = ("rename", READY) in operations_seen[:at]
     expected = LATER if committed else OLD
     if then == "read":
         before = sorted(staging.folder.rglob("*"))
@@ -76,20 +76,20 @@ def test_killed_at_every_operation(staging, monkeypatch, at, then):
 @pytest.mark.parametrize("at", operations())
 def test_a_full_disk_at_every_operation(staging, monkeypatch, at):
     with monkeypatch.context() as patch:
-        seen = faults(patch, at, disk_full_error())
+        operations_seen = faults(patch, at, disk_full_error())
         try:
             replace(staging, LATER)
         except WriteError as error:
             caught = error
         else:
             caught = None
-    assert (seen[at][0] == "sync folder") == (caught is None)
+    assert (operations_seen[at][0] == "sync folder") == (caught is None)
     if caught is None:
         assert content(staging) == LATER
         assert file_names(staging.folder) == sorted([*LATER, "unfinished"])
         return
     assert "could not be written: no space left" in str(caught)
-    committed = ("rename", READY) in seen[:at]
+    committed = ("rename", READY) in operations_seen[:at]
     if not committed:
         assert file_names(staging.folder) == sorted([*OLD, "unfinished"])
         assert NEW not in caught.filename.removesuffix(f"/{NEW}")
@@ -98,8 +98,8 @@ def test_a_full_disk_at_every_operation(staging, monkeypatch, at):
 
 @pytest.mark.parametrize("name", [NEW, READY])
 @pytest.mark.parametrize("what", ["link", "other file", "folder"])
-def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(staging, tmp_path, name, what):
-    """A stranger's model folder may link to a folder of the user's."""
+def test_a_folder_of_that_name_with_other_content_is_left_alone(staging, tmp_path, name, what):
+    """A downloaded model folder may contain a link to another folder of the user."""
     mine = tmp_path / "mine"
     mine.mkdir()
     for file in NAMES:
@@ -127,23 +127,23 @@ def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(staging, tmp_path,
     assert content(staging) == OLD
 
 
-def test_what_is_read_while_it_is_replaced_is_of_one_model(staging):
+def test_files_read_during_a_replacement_are_of_one_model(staging):
     calls = []
 
     def read():
-        found = content(staging)
+        texts = content(staging)
         if not calls:
-            calls.append(found)
+            calls.append(texts)
             replace(staging, LATER)
-            found["about"] = staging.current("about").read_text()  # of another model: not returned
-        return found
+            texts["about"] = staging.current("about").read_text()  # of the new model: not returned
+        return texts
 
     assert staging.read(read) == LATER
     assert len(calls) == 1
 
 
-def test_what_is_read_in_the_middle_of_a_replacement(staging, monkeypatch):
-    """Another process is at it, and holds the folder; it goes on while files are read."""
+def test_reading_at_every_operation_gives_one_model(staging, monkeypatch):
+    """Files are read while another process replaces them, which holds the lock."""
     states = []
 
     def before(operation, _):
@@ -160,7 +160,7 @@ def test_what_is_read_in_the_middle_of_a_replacement(staging, monkeypatch):
     ]
 
 
-def test_an_error_of_what_is_read_is_raised_and_changes_all_the_time_end(staging):
+def test_errors_of_reading_are_raised_and_endless_changes_are_an_error(staging):
     with pytest.raises(ValueError, match="damaged"):
         staging.read(lambda: int("damaged"))
     with pytest.raises(InUseError, match="is being written by another process: wait for it"):

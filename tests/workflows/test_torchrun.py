@@ -1,4 +1,4 @@
-"""`biv train` on a table in pieces: by one process, by several, and after one of them is killed."""
+"""Tests of streamed training: in one process, in several, and after a process is killed."""
 
 import json
 import os
@@ -25,7 +25,9 @@ from biv.workflows.stream_plan import StreamSettings
 from biv.workflows.streamed import train_streamed
 from helpers.parquet_files import labelled, write, write_folder
 
-pytestmark = pytest.mark.filterwarnings("ignore:the last of max_epochs")  # they are few here
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the last of max_epochs"
+)  # the tests train for few epochs
 
 SECONDS = 300
 OPTIONS = ("--target", "y", "--target-var", "v", "--json")
@@ -41,7 +43,7 @@ def command(processes, table, out, *more):
 
 
 def run(processes, table, out, *more, after_start=lambda _: None):
-    """What it printed, to stdout and to stderr, and its code; it is ended in any case."""
+    """Run the command; return stdout, stderr and the exit code, and kill it after a timeout."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command(processes, table, out, *more),
@@ -50,8 +52,8 @@ def run(processes, table, out, *more, after_start=lambda _: None):
     )  # fmt: skip
     try:
         after_start(process)
-        told, said = process.communicate(timeout=SECONDS)
-        return told, said, process.returncode
+        output, errors = process.communicate(timeout=SECONDS)
+        return output, errors, process.returncode
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -67,7 +69,7 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(table, tmp_path_factory):
-    """One process, which is this one."""
+    """Return the result of training in this process alone."""
     out = tmp_path_factory.mktemp("alone") / "model"
     settings = StreamSettings(batch_size=60, max_epochs=6)
     return train_streamed(out, [table], Target("y", variance="v"), settings, ranks=Ranks()), out
@@ -81,12 +83,12 @@ def parameters(out):
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3])
 def test_several_processes_train_as_one(processes, table, tmp_path):
-    """To 1e-5, losses and parameters of twenty steps, though sums are taken in another order."""
+    """Losses and parameters of twenty steps agree to 1e-5; sums have another order."""
     settings = StreamSettings(batch_size=358, max_epochs=2)
     alone = train(table, tmp_path / "alone", settings)
-    told, said, code = run(processes, table, tmp_path / "model", *SHORT)
-    assert code == 0, said
-    one, other = (a["result"]["train_loss"] for a in (to_json(alone.about), json.loads(told)))
+    output, errors, code = run(processes, table, tmp_path / "model", *SHORT)
+    assert code == 0, errors
+    one, other = (a["result"]["train_loss"] for a in (to_json(alone.about), json.loads(output)))
     assert len(one) == len(other) == 20
     np.testing.assert_allclose(other, one, rtol=0, atol=1e-5)
     for name, tensor in parameters(tmp_path / "alone").items():
@@ -95,7 +97,7 @@ def test_several_processes_train_as_one(processes, table, tmp_path):
 
 
 def workers(process):
-    """The processes that torchrun has started."""
+    """Return the processes that torchrun has started."""
     children = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
     ).stdout
@@ -103,10 +105,10 @@ def workers(process):
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_restarted_and_ends_to_the_bit(table, tmp_path):
-    told, said, code = run(2, table, tmp_path / "whole", *LONG)
-    assert code == 0, said
-    whole = json.loads(told)["result"]
+def test_a_killed_rank_is_restarted_and_the_result_is_bit_identical(table, tmp_path):
+    output, errors, code = run(2, table, tmp_path / "whole", *LONG)
+    assert code == 0, errors
+    whole = json.loads(output)["result"]
     out, at = tmp_path / "model", []
 
     def kill_one(process):
@@ -117,12 +119,12 @@ def test_a_killed_rank_is_restarted_and_ends_to_the_bit(table, tmp_path):
         at.append(load_checkpoint(found[0])["streamed"]["step"])
         os.kill(workers(process)[-1], signal.SIGKILL)
 
-    told, said, code = run(2, table, out, *LONG, after_start=kill_one)
-    assert code == 0, said
+    output, errors, code = run(2, table, out, *LONG, after_start=kill_one)
+    assert code == 0, errors
     # torchrun names whichever it saw end first: the killed one (-9), or its fellow, cut off.
-    assert re.search(r"failed \(exitcode: -?\d+\)", said)
-    about = json.loads(told[told.index("{") :])
-    assert 0 < at[0] < len(whole["train_loss"]) == 360  # it was in the middle of it
+    assert re.search(r"failed \(exitcode: -?\d+\)", errors)
+    about = json.loads(output[output.index("{") :])
+    assert 0 < at[0] < len(whole["train_loss"]) == 360  # in the middle of training
     assert about["result"] == whole
     for name, tensor in load_file(tmp_path / "whole" / "model.safetensors").items():
         assert torch.equal(load_file(out / "model.safetensors")[name], tensor), name
@@ -130,18 +132,18 @@ def test_a_killed_rank_is_restarted_and_ends_to_the_bit(table, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_fault_that_one_rank_finds_stops_all_and_is_said_once(tmp_path):
+def test_an_error_on_one_rank_stops_all_and_is_printed_once(tmp_path):
     columns = labelled(1000)
     columns["v"][730] = -1.0
     write(tmp_path / "parts" / "a.parquet", columns)
-    _, said, code = run(2, tmp_path / "parts", tmp_path / "model")
+    _, errors, code = run(2, tmp_path / "parts", tmp_path / "model")
     assert code != 0
-    wanted = "biv: .*a.parquet, row 731, column 'v' must be non-negative, because it is an error bar; got '-1.0'"
-    assert len(re.findall(wanted, said)) == 2  # at the start, and after torchrun's one restart
+    expected = "biv: .*a.parquet, row 731, column 'v' must be non-negative, because it is an error bar; got '-1.0'"
+    assert len(re.findall(expected, errors)) == 2  # at the start, and after torchrun's one restart
     assert not (tmp_path / "model").exists()
 
 
-# By itself, which is the same code without a process group.
+# Tests in one process, which runs the same code without a process group.
 
 
 def train(table, out, settings=None, **more):
@@ -161,17 +163,17 @@ def test_the_model_predicts(alone):
     )
     error = np.mean((mean - true) ** 2) / np.var(true)
     assert error < 0.06
-    # What it says of its own error, from 400 noisy labels alone.
+    # Its estimate of its own error, from 400 noisy labels.
     about, result = folder.about, folder.about.result
     squared = np.mean((mean - true) ** 2)
-    for told in (result.mse, float(std[0]) ** 2):
-        assert told == pytest.approx(squared, abs=4 * result.mse_stderr)
+    for estimate in (result.mse, float(std[0]) ** 2):
+        assert estimate == pytest.approx(squared, abs=4 * result.mse_stderr)
     assert 1 - error == pytest.approx(result.r2, abs=4 * result.r2_stderr)
     assert (about.rows, about.rows_held_out) == (3961, 402)
 
 
 @pytest.mark.slow
-def test_what_is_learned_by_weighting(table, tmp_path):
+def test_weighting_lowers_the_error(table, tmp_path):
     scores = {}
     for loss in ("biv", "l2", "cutoff", "iv"):
         settings = StreamSettings(loss=loss, batch_size=60, max_epochs=4)
@@ -188,7 +190,7 @@ def test_epsilon_follows_the_residual_variance(alone, table, tmp_path):
 
 
 def interrupted(monkeypatch, at):
-    """Training is stopped from outside at a step."""
+    """Interrupt the training at a step."""
     from biv.training.streamed import StreamedTraining
 
     step = StreamedTraining._train
@@ -203,7 +205,7 @@ def interrupted(monkeypatch, at):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("at", "saved"), [(35, 30), (70, 64), (89, 64)])
-def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at, saved):
+def test_a_resumed_training_is_bit_identical(table, tmp_path, monkeypatch, at, saved):
     """Steps 30 and 60 end epochs; step 64 is in the middle of one."""
     whole = train(table, tmp_path / "whole", checkpoint_seconds=0.0)
     with monkeypatch.context() as patch:
@@ -221,7 +223,7 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda state: state.pop("about"), "the state has no entry 'about'"),
         (lambda state: state.update(about=None), r"the state\['about'\] must be dict"),
@@ -232,7 +234,7 @@ def test_what_is_interrupted_goes_on_to_the_bit(table, tmp_path, monkeypatch, at
         (lambda state: state["streamed"].pop("step"), "'step' is missing"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_kept(change, said, table, tmp_path, monkeypatch):
+def test_a_damaged_checkpoint_is_named_and_kept(change, message, table, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupted(patch, 35)
         with pytest.raises(KeyboardInterrupt):
@@ -242,15 +244,15 @@ def test_a_damaged_checkpoint_is_named_and_kept(change, said, table, tmp_path, m
     change(state)
     save_checkpoint(path, state)
     before = path.read_bytes()
-    message = f"{re.escape(str(path))} is not a complete checkpoint: start again .*: .*{said}"
-    with pytest.raises(ValueError, match=message):
+    expected = f"{re.escape(str(path))} is not a complete checkpoint: start again .*: .*{message}"
+    with pytest.raises(ValueError, match=expected):
         train(table, tmp_path / "cut")
     assert path.read_bytes() == before
 
 
 @pytest.mark.slow
-def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_path, monkeypatch):
-    """Five processes would have 15 shards; who goes on takes those that it was begun with."""
+def test_another_number_of_processes_resumes_with_the_same_batches(table, tmp_path, monkeypatch):
+    """Five processes would have 15 shards; a resumed training keeps its number of shards."""
     monkeypatch.setattr(stream_checks, "SHARDS", 15)
     whole = train(table, tmp_path / "whole")
     with monkeypatch.context() as patch:
@@ -265,7 +267,7 @@ def test_another_number_of_processes_goes_on_with_the_same_batches(table, tmp_pa
 
 
 @pytest.mark.parametrize("groups", [3, 9, 12, 13, 40])
-def test_as_many_shards_whatever_the_number_of_processes(groups):
+def test_the_number_of_shards_suits_the_number_of_processes(groups):
     alone = stream_checks.default_shards(1, groups)
     assert alone == min(groups, 12)
     for processes in range(1, groups + 1):
@@ -274,17 +276,17 @@ def test_as_many_shards_whatever_the_number_of_processes(groups):
         if 12 % processes == 0 or groups < 12:
             assert shards == max(alone, processes)
         elif groups == 40:
-            assert shards % processes == 0  # and shared evenly, where there are as many
+            assert shards % processes == 0  # shared evenly, if there are enough row groups
 
 
-def test_what_can_be_known_is_said_before_the_rows_are_read(table, tmp_path, monkeypatch):
+def test_a_finished_model_is_reported_before_rows_are_read(table, tmp_path, monkeypatch):
     train(table, tmp_path / "m", StreamSettings(batch_size=500, max_epochs=1))
     monkeypatch.setattr(streamed.Survey, "of", None)  # would be called
     with pytest.raises(ValueError, match="already holds a model"):
         train(table, tmp_path / "m")
 
 
-def test_error_bars_of_zero_are_no_weights_of_iv(tmp_path):
+def test_iv_refuses_error_bars_of_zero(tmp_path):
     columns = labelled(600)
     columns["v"][[3, 400]] = 0.0
     write(tmp_path / "t" / "a.parquet", columns)
@@ -299,8 +301,8 @@ def test_a_loaded_model_knows_its_settings(table, tmp_path):
     settings = StreamSettings(loss="cutoff", threshold=90.0, batch_size=500, max_epochs=2, seed=3)
     train(table, tmp_path / "m", settings)
     found = ModelFolder.read(tmp_path / "m").model.get_params()
-    told = {"loss": "cutoff", "threshold": 90.0, "max_epochs": 2, "random_state": 3}
-    assert {name: found[name] for name in told} == told
+    expected = {"loss": "cutoff", "threshold": 90.0, "max_epochs": 2, "random_state": 3}
+    assert {name: found[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(("jobs", "code"), [("-1", 0), ("0", 2)])
@@ -402,7 +404,7 @@ def test_categories_dates_and_gaps(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_left_out_is_told(tmp_path, capsys):
+def test_notes_name_what_is_left_out(tmp_path, capsys):
     columns = labelled(900)
     columns["y"][::9], columns["v"][1] = np.nan, np.nan
     columns["name"] = [f"row {k}" for k in range(900)]
@@ -419,16 +421,16 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     ]
     out = ["--stream", "--out", str(tmp_path / "m")]
     assert cli.main(["train", str(tmp_path / "t"), *options, *out]) == 0
-    told = capsys.readouterr()
-    assert "900 rows in 5 row groups; 3 columns to learn from." in told.out
-    assert "R² to the true labels" in told.out
-    for said in (
+    printed = capsys.readouterr()
+    assert "900 rows in 5 row groups; 3 columns to learn from." in printed.out
+    assert "R² to the true labels" in printed.out
+    for message in (
         "left out 100 rows without a label in column 'y'",
-        "the variance of 1 labels is unknown, and was taken to be ",
+        "the variance of 1 label is unknown, and was taken to be ",
         "column 'name' was left out: 900 distinct texts in 900 filled cells, as identifiers have "
         "(--keep name keeps it)",
     ):
-        assert f"biv: note: {said}" in told.err
+        assert f"biv: note: {message}" in printed.err
     assert ModelFolder.read(tmp_path / "m").about.rows == 800
     clean = ["--stream", "--out", str(tmp_path / "n"), "--ignore", "v", "name", "--max-epochs", "1"]
     assert cli.main(["train", str(tmp_path / "t"), "--target", "y", *clean]) == 0
@@ -445,7 +447,7 @@ def refused(table, tmp_path, capsys, *options):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--target-var", "vv"], "must have a column 'vv'; did you mean 'v'"),
         (
@@ -469,8 +471,8 @@ def refused(table, tmp_path, capsys, *options):
         ),
     ],
 )
-def test_bad_options(table, tmp_path, capsys, options, said):
-    assert said in refused(table, tmp_path, capsys, *options)
+def test_bad_options(table, tmp_path, capsys, options, message):
+    assert message in refused(table, tmp_path, capsys, *options)
 
 
 def test_bad_tables(tmp_path, capsys):
@@ -480,8 +482,8 @@ def test_bad_tables(tmp_path, capsys):
     columns = labelled(500)
     columns["y"][:] = np.nan
     write(tmp_path / "t" / "b.parquet", columns)
-    said = refused(tmp_path / "t", tmp_path, capsys)
-    assert re.search(r"shard \d of 6 has no row to learn from \(.*b.parquet\): every shard", said)
+    errors = refused(tmp_path / "t", tmp_path, capsys)
+    assert re.search(r"shard \d of 6 has no row to learn from \(.*b.parquet\): every shard", errors)
     write(tmp_path / "t" / "b.parquet", labelled(500))
     write(tmp_path / "t" / "c.parquet", {n: c[:0] for n, c in labelled(5).items()})
     assert "c.parquet must have rows; got none" in refused(tmp_path / "t", tmp_path, capsys)
@@ -503,17 +505,17 @@ def test_options_of_a_stream_are_for_a_stream(table, tmp_path, capsys):
     assert "--shards requires --stream or torchrun" in capsys.readouterr().err
 
 
-def test_rows_to_look_at_are_found_in_their_files(alone, table):
-    """What a report says of a stream: of rows held out, each by its file and row."""
-    told = ModelFolder.read(alone[1]).evidence
-    assert told.rows == 1300 + 1250 + 1411
-    assert told.judged == alone[0].about.rows_held_out < 500
+def test_listed_outliers_are_found_in_their_files(alone, table):
+    """The report of a streamed training lists held-out rows by file and row."""
+    evidence = ModelFolder.read(alone[1]).evidence
+    assert evidence.rows == 1300 + 1250 + 1411
+    assert evidence.judged == alone[0].about.rows_held_out < 500
     files = set()
-    for row in told.look_at:
+    for row in evidence.look_at:
         path, _, number = row.where.rpartition(", row ")
-        found = pd.read_parquet(path).iloc[int(number) - 1]
-        assert found["y"] == row.y
-        assert found["v"] == pytest.approx(row.sigma**2)
+        cells = pd.read_parquet(path).iloc[int(number) - 1]
+        assert cells["y"] == row.y
+        assert cells["v"] == pytest.approx(row.sigma**2)
         files.add(path)
     assert files == {str(path) for path in table.iterdir()}
 
@@ -527,7 +529,7 @@ def test_a_diverging_training_says_so(table, tmp_path):
         train(table, tmp_path / "m", settings)
 
 
-def test_ranks_by_oneself():
+def test_the_ranks_of_a_single_process():
     ranks = Ranks()
     assert ranks.is_first
     assert ranks.gather("a") == ["a"]
@@ -535,26 +537,26 @@ def test_ranks_by_oneself():
     with pytest.raises(ZeroDivisionError):
         ranks.run_on_all(lambda: 1 // 0)
     assert issubclass(OtherRankError, RuntimeError)
-    with Ranks.join() as found:
-        assert found == ranks
+    with Ranks.join() as joined:
+        assert joined == ranks
 
 
-class Among(Ranks):
-    """One of two, whose fellow has failed, or has not."""
+class OneOfTwo(Ranks):
+    """One of two ranks; `other_failed` says whether the other one has failed."""
 
-    fellow = False
+    other_failed = False
 
     def gather(self, value):
-        return [value, self.fellow] if self.is_first else [self.fellow, value]
+        return [value, self.other_failed] if self.is_first else [self.other_failed, value]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_if_one_fails_all_do_and_the_first_says_why(rank, monkeypatch):
-    ranks = Among(rank, 2)
+def test_if_one_rank_fails_all_raise(rank, monkeypatch):
+    ranks = OneOfTwo(rank, 2)
     assert ranks.run_on_all(lambda: 3) == 3
-    with pytest.raises(ZeroDivisionError):  # alone, and so the first
+    with pytest.raises(ZeroDivisionError):  # only this rank fails
         ranks.run_on_all(lambda: 1 // 0)
-    monkeypatch.setattr(Among, "fellow", True)
+    monkeypatch.setattr(OneOfTwo, "other_failed", True)
     with pytest.raises(OtherRankError, match=f"rank {1 - rank} failed; see its error above"):
         ranks.run_on_all(lambda: 3)
     with pytest.raises(ZeroDivisionError if rank == 0 else OtherRankError):
