@@ -56,14 +56,14 @@ def sections(
 def command_for(folder: ModelFolder) -> str:
     """Return the command that compares methods on the columns of a model."""
     target = folder.target
-    words = ["biv", "compare", *folder.about.files, "--target", target.name]
+    arguments = ["biv", "compare", *folder.about.files, "--target", target.name]
     if target.interval is not None:
-        words += ["--target-interval", *target.interval, "--level", f"{target.level:g}"]
+        arguments += ["--target-interval", *target.interval, "--level", f"{target.level:g}"]
     elif target.error_bars:
-        words += ["--target-std" if target.std else "--target-var", target.error_bars[0]]
+        arguments += ["--target-std" if target.std else "--target-var", target.error_bars[0]]
     if target.weight is not None:
-        words += ["--weight", target.weight]
-    return shlex.join([*words, "--features", *folder.schema.names, "--json"])
+        arguments += ["--weight", target.weight]
+    return shlex.join([*arguments, "--features", *folder.schema.names, "--json"])
 
 
 def _how_to_compare(evidence: TableEvidence, command: str) -> list[PagePart | Chart]:
