@@ -22,11 +22,11 @@ LARGEST_MEAN = 1e150  # largest mean of σ²; its reciprocal is the smallest one
 ROUNDING = 1e-12  # relative tolerance for a V_max that the caller has computed
 
 
-def _number(name: str, value: object, allowed: validation.Range, why: str = "") -> float:
+def _number(name: str, value: object, allowed: validation.Range, reason: str = "") -> float:
     try:
         return float(validation.real_number(name, value, allowed))
     except ValueError as error:
-        raise ValueError(f"{error} ({why})" if why else str(error)) from None
+        raise ValueError(f"{error} ({reason})" if reason else str(error)) from None
 
 
 def _mean(value: object) -> float:

@@ -171,8 +171,8 @@ def test_labels_whose_powers_overflow_or_underflow_are_an_error(size):
         ({"y_std": 1e200}, "y_std must be at most 1e[+]75"),
         ({"y_var": 1e200}, "y_var must be at most 1e[+]150"),
         ({"y_std": 1e-200}, "y_std must be 0 or at least 1e-75"),
-        ({"y_std": 1j}, "y_std must hold numbers: they must be real"),
-        ({"y_var": np.full(ROWS, 1 + 1j)}, "y_var must hold numbers: they must be real"),
+        ({"y_std": 1j}, "y_std must hold real numbers"),
+        ({"y_var": np.full(ROWS, 1 + 1j)}, "y_var must hold real numbers"),
         ({"y_var": np.full(ROWS, 1 + 1j, dtype=object)}, "y_var must hold numbers"),
         ({"y_var": 10**400}, "y_var must hold numbers"),
         ({"y_var": torch.ones(ROWS, requires_grad=True)}, r"y_var must not require .*\.detach"),
@@ -245,7 +245,7 @@ def test_score_with_extreme_numbers(fitted):
     assert model.score(frame, y, sample_weight=weight * 1e308) == pytest.approx(score)
     with pytest.raises(ValueError, match="^y must be at most"):
         model.score(frame, y * 1e300)
-    with pytest.raises(ValueError, match="^y must hold numbers: they must be real"):
+    with pytest.raises(ValueError, match="^y must hold real numbers"):
         model.score(frame, y + 1j)
 
 
@@ -297,7 +297,7 @@ def test_complex_numbers_are_an_error_with_a_short_message(argument):
     x, y, std = table()
     given = {"X": x, "y": y, "y_std": std, "sample_weight": np.ones(ROWS)}
     given[argument] = given[argument] + 1j
-    with pytest.raises(ValueError, match=f"^{argument} must hold .* must be real; got c") as error:
+    with pytest.raises(ValueError, match=f"^{argument} must hold real numbers; got c") as error:
         biv.BIVRegressor(**QUICK).fit(**given)
     assert len(str(error.value)) < 200
 

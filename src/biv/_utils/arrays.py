@@ -129,10 +129,11 @@ def cells_to_float(name: str, values: Any, hint: str = "") -> Any:
         raise ValueError(
             f"{name} must be an array of numbers: {error}{argument_hint(name)}"
         ) from error
-    if array.dtype.kind == "c":  # NumPy would drop the imaginary parts
+    # NumPy would drop the imaginary parts. scikit-learn's checks expect the text in parentheses.
+    if array.dtype.kind == "c":
         raise ValueError(
-            f"{name} must hold numbers: they must be real; got {array.dtype} (Complex data not "
-            f"supported, as scikit-learn says it){argument_hint(name)}"
+            f"{name} must hold real numbers; got {array.dtype} (Complex data not supported)"
+            f"{argument_hint(name)}"
         )
     if array.ndim == 0 or array.dtype.kind not in "OSU":
         return values

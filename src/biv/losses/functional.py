@@ -21,7 +21,7 @@ All losses have these properties in common:
   the loss is the mean of the outputs' losses. A policy for ε that reads the batch then reads each
   output separately, and an output without used elements does not count in the mean.
 - `variance` is the variance σ² of the label in squared label units, **not** the standard deviation.
-  0 marks an exact label, +inf a label to ignore. It must not require grad.
+  0 marks a trusted label, +inf a label to ignore. It must not require grad.
 - An element is left out if its target is NaN (missing), its variance is infinite, its
   `sample_weight` is 0, or its `mask` is False. It then affects neither the loss nor any gradient.
 - `sample_weight` (>= 0) multiplies the weight of an element.
@@ -51,7 +51,7 @@ def l2_loss(
     per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
-    r"""Mean squared error, :math:`\frac{1}{K} \sum_k (f_k - \tilde y_k)^2`.
+    r"""Compute the mean squared error, :math:`\frac{1}{K} \sum_k (f_k - \tilde y_k)^2`.
 
     Here f is the prediction, ỹ the label and K the number of elements used.
 
@@ -117,7 +117,7 @@ def iv_loss(
     per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
-    r"""Inverse-variance loss, which is not normalised by the weights.
+    r"""Compute the inverse-variance loss, which is not normalised by the weights.
 
     .. math:: \frac{1}{K} \sum_k \frac{(f_k - \tilde y_k)^2}{\sigma_k^2 + \epsilon}
 
@@ -130,7 +130,7 @@ def iv_loss(
     target : Tensor of the shape of `pred`
         Noisy labels ỹ, in label units. NaN marks a missing label.
     variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
-        Noise variance σ² of each label, in squared label units. 0 marks an exact label, +inf a
+        Noise variance σ² of each label, in squared label units. 0 marks a trusted label, +inf a
         label to ignore.
     epsilon : float, Tensor of shape () or EpsilonPolicy, default=0.0
         ε >= 0, **absolute**: in the units of `variance`; or a policy of :mod:`biv.epsilon`. The
@@ -196,7 +196,7 @@ def biv_loss(
     per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
-    r"""Batch inverse-variance loss, a weighted mean over the batch.
+    r"""Compute the batch inverse-variance loss, a weighted mean over the batch.
 
     .. math:: \left(\sum_k \frac{1}{\sigma_k^2 + \epsilon}\right)^{-1}
               \sum_k \frac{\ell(f_k, \tilde y_k)}{\sigma_k^2 + \epsilon}
@@ -210,7 +210,7 @@ def biv_loss(
     target : Tensor of the shape of `pred`
         Noisy labels ỹ, in label units. NaN marks a missing label.
     variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
-        Noise variance σ² of each label, in squared label units. 0 marks an exact label, +inf a
+        Noise variance σ² of each label, in squared label units. 0 marks a trusted label, +inf a
         label to ignore.
     epsilon : float, Tensor of shape () or EpsilonPolicy, default=0.05
         ε >= 0, **absolute**: in the units of `variance`; or a policy of :mod:`biv.epsilon`. The
@@ -282,7 +282,7 @@ def cutoff_loss(
     per_output: bool = False,
     validate_args: bool = True,
 ) -> Tensor:
-    r"""Mean squared error over the labels whose variance is below a threshold.
+    r"""Compute the mean squared error over the labels whose variance is below a threshold.
 
     .. math:: \left(\sum_k \mathbf 1\{\sigma_k^2 < C\}\right)^{-1}
               \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2
@@ -296,7 +296,7 @@ def cutoff_loss(
     target : Tensor of the shape of `pred`
         Noisy labels ỹ, in label units. NaN marks a missing label.
     variance : Tensor of the shape of `pred`, or (N, 1) for (N, D)
-        Noise variance σ² of each label, in squared label units. 0 marks an exact label, +inf a
+        Noise variance σ² of each label, in squared label units. 0 marks a trusted label, +inf a
         label to ignore.
     threshold : float or Tensor of shape ()
         C > 0, in the units of `variance`. A label is used if its σ² is strictly below C.

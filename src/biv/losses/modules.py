@@ -123,8 +123,8 @@ class VarianceLoss(nn.Module, ABC):
         target : Tensor of the shape of `pred`
             Noisy labels ỹ, in label units. NaN marks a missing label.
         variance : Tensor of the shape of `pred`, or (N, 1) for (N, D), optional
-            Noise variance σ² of each label (not σ), in squared label units. 0 marks an exact label,
-            +inf a label to ignore. :class:`L2Loss` also accepts None, its default.
+            Noise variance σ² of each label (not σ), in squared label units. 0 marks a trusted
+            label, +inf a label to ignore. :class:`L2Loss` also accepts None, its default.
         mask : bool Tensor, default=None
             True for the elements to use, in a shape that `variance` may have. Pass it if a batch is
             padded.

@@ -14,13 +14,13 @@ from biv._utils.arrays import Array
 
 
 def inverse_variance_weights(variance: Array, epsilon: float | Array = 0.0) -> Array:
-    r"""Inverse-variance weights, :math:`w = 1 / (\sigma^2 + \epsilon)`.
+    r"""Compute inverse-variance weights, :math:`w = 1 / (\sigma^2 + \epsilon)`.
 
     Parameters
     ----------
     variance : ndarray or Tensor of any shape
-        Noise variance σ² of each label, in squared units of y. 0 marks an exact label, +inf a label
-        to ignore.
+        Noise variance σ² of each label, in squared units of y. 0 marks a trusted label, +inf a
+        label to ignore.
     epsilon : float, ndarray or Tensor, default=0.0
         ε >= 0, **absolute**: in the units of `variance`. It limits the weights to 1/ε. An array
         must broadcast against `variance`. Raise it if a few labels of very small variance would get
@@ -64,7 +64,7 @@ def inverse_variance_weights(variance: Array, epsilon: float | Array = 0.0) -> A
 
 
 def cutoff_weights(variance: Array, threshold: float | Tensor) -> Array:
-    r"""Cutoff weights, :math:`w = \mathbf{1}\{\sigma^2 < C\}`.
+    r"""Compute cutoff weights, :math:`w = \mathbf{1}\{\sigma^2 < C\}`.
 
     Parameters
     ----------
@@ -77,6 +77,11 @@ def cutoff_weights(variance: Array, threshold: float | Tensor) -> Array:
     -------
     ndarray or Tensor
         1 where σ² < C and 0 elsewhere, of the type, shape and dtype of `variance`.
+
+    Raises
+    ------
+    ValueError
+        If a variance is negative or NaN, or `threshold` is not positive.
 
     Notes
     -----
@@ -106,7 +111,7 @@ def positive_threshold(threshold: object) -> float | Tensor:
 
 
 def effective_batch_size(weights: Array, dim: int | Sequence[int] | None = None) -> Array:
-    r"""Kish's effective batch size, :math:`(\sum w)^2 / \sum w^2`.
+    r"""Compute Kish's effective batch size, :math:`(\sum w)^2 / \sum w^2`.
 
     It is the number of equally weighted labels whose mean has the same variance, if all labels are
     equally noisy.
@@ -123,7 +128,12 @@ def effective_batch_size(weights: Array, dim: int | Sequence[int] | None = None)
     Returns
     -------
     ndarray or Tensor
-        Effective batch size: in [1, N] if any of the N weights is positive, otherwise 0.
+        Number of labels, in [1, N] if any of the N weights is positive, otherwise 0.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or NaN, or `dim` is out of range.
 
     Notes
     -----

@@ -155,8 +155,8 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     2σ and looks right near σ = 0.5.
 
     **None does not show that the column was read correctly.** How often σ passed for σ² is
-    detected, if the error bars vary by a factor of 1.6 to 2 and the model's own error is small
-    beside them:
+    detected, if the error bars vary by a factor of 1.6 to 2 and the model's own error is
+    small compared with them:
 
     ============================================== ============== ======================
     noise                                          labels         detected in
