@@ -423,6 +423,11 @@ class L2Loss(VarianceLoss):
         Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
         them slows down the training.
 
+    Raises
+    ------
+    TypeError
+        If `process_group` is not a group of this process.
+
     Examples
     --------
     >>> L2Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0]))
@@ -455,6 +460,13 @@ class IVLoss(VarianceLoss):
     validate_args : bool, default=True
         Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
         them slows down the training.
+
+    Raises
+    ------
+    TypeError
+        If `epsilon` is not a number or policy, or `process_group` is not a group of this process.
+    ValueError
+        If `epsilon` is negative, infinite or NaN.
 
     Examples
     --------
@@ -512,6 +524,13 @@ class BIVLoss(VarianceLoss):
         Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
         them slows down the training.
 
+    Raises
+    ------
+    TypeError
+        If `epsilon` is not a number or policy, or `process_group` is not a group of this process.
+    ValueError
+        If `epsilon` is negative, infinite or NaN, or `base` is not the name of a loss.
+
     Examples
     --------
     >>> loss = BIVLoss(epsilon=0.0)
@@ -563,6 +582,13 @@ class CutoffLoss(VarianceLoss):
     validate_args : bool, default=True
         Whether to check the values of the tensors. Set it to False if waiting for the GPU to check
         them slows down the training.
+
+    Raises
+    ------
+    TypeError
+        If `threshold` is not a number, or `process_group` is not a group of this process.
+    ValueError
+        If `threshold` is not positive.
 
     Examples
     --------

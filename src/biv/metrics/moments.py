@@ -83,7 +83,20 @@ def label_variance(target: Any, variance: Any, *, per_output: bool = False) -> f
 
 
 class LabelMoments(NamedTuple):
-    """Mean and variance of the true labels, in label units and squared label units."""
+    """Mean and variance of the true labels.
+
+    Attributes
+    ----------
+    mean : float
+        Mean, in label units.
+    variance : float
+        Variance, in squared label units.
+
+    Examples
+    --------
+    >>> LabelMoments(2.0, 1.0).variance
+    1.0
+    """
 
     mean: float
     variance: float
@@ -103,6 +116,11 @@ def label_moments(target: Any, variance: Any) -> LabelMoments:
     -------
     LabelMoments
         (mean, variance); the variance is that of :func:`label_variance`.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two labels have finite variance, or a variance is negative or NaN.
 
     Examples
     --------
@@ -134,6 +152,11 @@ def grouped_label_moments(count: Any, mean: Any, squares: Any, variance: Any) ->
     -------
     LabelMoments
         (mean, variance).
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two labels in total.
 
     Examples
     --------
