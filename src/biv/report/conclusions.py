@@ -135,9 +135,7 @@ def from_inspection(
     if is_gain_expected(worth, finding):
         hopes = {"consistent": "Weighting by them should help.",
                  "factor": "Weighting by them may still help."}  # fmt: skip
-        verdict += (
-            f" {hopes.get(finding.kind, 'If they are right, weighting by them should help.')}"
-        )
+        verdict += f" {hopes.get(finding.kind, 'If they are, weighting by them should help.')}"
         advice = [*advice, COMPARE]
     elif can_expect_gain(finding) and finding.kind != "equal":
         verdict += " Weighting by them changes next to nothing."

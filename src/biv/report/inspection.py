@@ -27,20 +27,25 @@ BINS = 60
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 
 
-def text(seen: Inspection[QuickFit]) -> str:
+def text(inspection: Inspection[QuickFit]) -> str:
     """Return the verdict on the error bars, why, the numbers, and the rows to look at."""
-    fit, finding = seen.fit, seen.finding.record()
-    correlation = label_correlation(seen.table.y, seen.variance)
+    fit, finding = inspection.fit, inspection.finding.record()
+    correlation = label_correlation(inspection.table.y, inspection.variance)
     verdict = conclusions.from_inspection(
         finding,
-        worth=seen.worth,
+        worth=inspection.worth,
         tau2=fit.tau2,
         r2=(fit.r2, fit.r2_stderr),
         r2_alike=(fit.r2_alike, fit.r2_alike_stderr),
         correlation=correlation,
     )
-    lines = [*terminal.headline(verdict), "", *_variances(seen), *terminal.fields(_facts(seen))]
-    remarks = [r.record() for r in seen.remarks if r.kind not in _already_said(finding)]
+    lines = [
+        *terminal.headline(verdict),
+        "",
+        *_variances(inspection),
+        *terminal.fields(_facts(inspection)),
+    ]
+    remarks = [r.record() for r in inspection.remarks if r.kind not in _covered_remarks(finding)]
     if remarks:
         lines += ["", "Rows and columns to look at:"]
     for sentence, rows in conclusions.remarks_in_words(remarks):
@@ -50,7 +55,7 @@ def text(seen: Inspection[QuickFit]) -> str:
     return "\n".join([*lines, "", terminal.read_more("error-bars")])
 
 
-def _already_said(finding: FindingRecord) -> tuple[str, ...]:
+def _covered_remarks(finding: FindingRecord) -> tuple[str, ...]:
     """Return the kinds of remarks that the verdict and its reasons contain."""
     if finding.kind == "few":  # scores of few labels say nothing about their correlation
         return ()
@@ -59,33 +64,31 @@ def _already_said(finding: FindingRecord) -> tuple[str, ...]:
     return ("equal", "related to the label")
 
 
-def _variances(seen: Inspection[QuickFit]) -> list[str]:
+def _variances(inspection: Inspection[QuickFit]) -> list[str]:
     names = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
     return terminal.columns(
         [
             ("error bars", "σ²", "σ² / label variance"),
             *(
-                (f"  {names.get(q, f'{q:.0%} below')}", f"{value:.3g}", _ratio(value, seen))
-                for q, value in seen.quantiles.items()
+                (f"  {names.get(q, f'{q:.0%} below')}", f"{value:.3g}", _ratio(value, inspection))
+                for q, value in inspection.quantiles.items()
             ),
         ]
     )
 
 
-def _ratio(value: float, seen: Inspection[QuickFit]) -> str:
-    return f"{value / seen.label_variance:.3g}"
+def _ratio(value: float, inspection: Inspection[QuickFit]) -> str:
+    return f"{value / inspection.label_variance:.3g}"
 
 
-def _facts(seen: Inspection[QuickFit]) -> list[tuple[str, str]]:
-    fit, finding = seen.fit, seen.finding.record()
+def _facts(inspection: Inspection[QuickFit]) -> list[tuple[str, str]]:
+    fit, finding = inspection.fit, inspection.finding.record()
     labels = (
-        f"mean {np.mean(seen.table.y):.4g}, variance {np.var(seen.table.y):.4g}, "
-        f"{seen.label_variance:.4g} without noise (the label variance)"
+        f"mean {np.mean(inspection.table.y):.4g}, variance {np.var(inspection.table.y):.4g}, "
+        f"{inspection.label_variance:.4g} without noise (the label variance)"
     )
-    size = (
-        f"{seen.effective_sample_size:,.1f} of {np.isfinite(seen.variance).sum():,} labels, by 1/σ²"
-    )
-    facts = [(f"labels {shortened(seen.table.target.name)}", labels),
+    size = f"{inspection.effective_sample_size:,.1f} of {np.isfinite(inspection.variance).sum():,} labels, by 1/σ²"
+    facts = [(f"labels {shortened(inspection.table.target.name)}", labels),
              ("effective sample size", size)]  # fmt: skip
     if not finding.voids_scores:
         facts += [
@@ -93,11 +96,11 @@ def _facts(seen: Inspection[QuickFit]) -> list[tuple[str, str]]:
             ("  R² to the true labels", r2_in_words(fit.r2, fit.r2_stderr)),
             ("  with all labels alike", r2_in_words(fit.r2_alike, fit.r2_alike_stderr)),
         ]
-    epsilon = f"{fit.epsilon:.4g}, {_ratio(fit.epsilon, seen)} of the label variance"
+    epsilon = f"{fit.epsilon:.4g}, {_ratio(fit.epsilon, inspection)} of the label variance"
     return [*facts, ("suggested ε", f"{epsilon} (`biv train` chooses it itself)")]
 
 
-def draw(seen: Inspection[QuickFit]) -> Figure:
+def draw(inspection: Inspection[QuickFit]) -> Figure:
     """Draw the sizes of σ², their relation to the label, the weights, and the residuals."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewFigure
@@ -105,12 +108,12 @@ def draw(seen: Inspection[QuickFit]) -> Figure:
     with mpl.rc_context(STYLE):
         figure = NewFigure(figsize=(9.0, 6.4), layout="constrained")
         axes = figure.subplots(2, 2)
-        _histogram(axes[0, 0], seen)
-        _cloud(axes[0, 1], seen)
-        _weight_shares(axes[1, 0], seen)
-        _residuals(axes[1, 1], seen)
-        name = _plain(seen.table.target.name)
-        figure.suptitle(f"Error bars of {name}: {len(seen.table):,} labels", fontsize=10)
+        _histogram(axes[0, 0], inspection)
+        _cloud(axes[0, 1], inspection)
+        _weight_shares(axes[1, 0], inspection)
+        _residuals(axes[1, 1], inspection)
+        name = _plain(inspection.table.target.name)
+        figure.suptitle(f"Error bars of {name}: {len(inspection.table):,} labels", fontsize=10)
     return figure
 
 
@@ -127,35 +130,35 @@ def _log(values: Any) -> bool:
     return len(values) > 0 and values.max() / values.min() > 30
 
 
-def _histogram(axes: Axes, seen: Inspection[QuickFit]) -> None:
-    shares = _positive(seen.variance) / seen.label_variance
+def _histogram(axes: Axes, inspection: Inspection[QuickFit]) -> None:
+    shares = _positive(inspection.variance) / inspection.label_variance
     edges: Any = BINS
     if _log(shares):
         edges = np.geomspace(shares.min(), shares.max(), BINS)
         axes.set_xscale("log")
     axes.hist(shares, bins=edges, color=BLUE)
     axes.axvline(1.0, color=GREY, linestyle="--", label="the label variance")
-    epsilon = seen.fit.epsilon / seen.label_variance
+    epsilon = inspection.fit.epsilon / inspection.label_variance
     if epsilon > 0:
         axes.axvline(epsilon, color=ORANGE, label="suggested ε")
     axes.set(title="How large is σ²?", xlabel="σ² in units of the label variance", ylabel="labels")
     axes.legend(frameon=False)
 
 
-def _cloud(axes: Axes, seen: Inspection[QuickFit]) -> None:
-    std, y = np.sqrt(seen.variance), seen.table.y
+def _cloud(axes: Axes, inspection: Inspection[QuickFit]) -> None:
+    std, y = np.sqrt(inspection.variance), inspection.table.y
     places = np.flatnonzero(np.isfinite(std) & (std > 0))
     places = places[:: max(1, len(places) // POINTS)]
     axes.plot(y[places], std[places], ".", markersize=2, alpha=0.4, color=BLUE, rasterized=True)
     if len(places) and _log(std[places]):
         axes.set_yscale("log")
-    name = _plain(seen.table.target.name)
+    name = _plain(inspection.table.target.name)
     axes.set(title="Are error bars correlated with the label?", xlabel=name, ylabel="σ")
 
 
-def _weight_shares(axes: Axes, seen: Inspection[QuickFit]) -> None:
-    finite = seen.variance[np.isfinite(seen.variance)]
-    shares = WeightShares.of(finite, epsilon=seen.fit.epsilon)
+def _weight_shares(axes: Axes, inspection: Inspection[QuickFit]) -> None:
+    finite = inspection.variance[np.isfinite(inspection.variance)]
+    shares = WeightShares.of(finite, epsilon=inspection.fit.epsilon)
     for (name, share), colour in zip(shares.curves().items(), (GREY, BLUE, ORANGE), strict=False):
         axes.plot(shares.labels, share, color=colour, label=name)
     axes.set(
@@ -166,11 +169,11 @@ def _weight_shares(axes: Axes, seen: Inspection[QuickFit]) -> None:
     axes.legend(frameon=False)
 
 
-def _residuals(axes: Axes, seen: Inspection[QuickFit]) -> None:
+def _residuals(axes: Axes, inspection: Inspection[QuickFit]) -> None:
     """Draw mean squared residuals in bins of σ², and the line σ²+τ²."""
-    fit = seen.fit
-    variance = seen.variance[fit.places]
-    square = (seen.table.y[fit.places] - fit.predicted) ** 2
+    fit = inspection.fit
+    variance = inspection.variance[fit.places]
+    square = (inspection.table.y[fit.places] - fit.predicted) ** 2
     used = np.isfinite(variance) & np.isfinite(square)
     bins = BinnedResiduals.of(variance[used], square[used])
     x = np.array(bins.variance)

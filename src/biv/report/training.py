@@ -90,5 +90,5 @@ def _best_epoch(about: TrainingRecord) -> str:
     best, most = f"{result.epoch} of {result.epochs}", about.settings["max_epochs"]
     assert isinstance(most, int)
     if result.epoch == result.epochs < most:
-        best += " (recent gains were below 1%; a larger --patience may find a better epoch)"
+        best += " (the last gains were below 1%; try a larger --patience)"
     return best

@@ -149,7 +149,7 @@ def _common_values(table: LabelledTable, variance: Floats) -> list[Remark]:
         f"{values[k]:.4g} (σ {np.sqrt(values[k]):.4g}; {counts[k] / len(known):.0%})"
         for k in often[:COLUMNS_SHOWN]
     )
-    more = ", ..." if len(often) > COLUMNS_SHOWN else ""
+    more = " and others" if len(often) > COLUMNS_SHOWN else ""
     text = (
         f"{_labels(counts[often].sum())} share a few values of σ², while the others differ: "
         f"{shown}{more}. Do these values stand for something"

@@ -98,9 +98,9 @@ def require_learnable_stream(
         )
     if sum(map(len, survey.held_out)) < 2:
         raise ValueError(
-            f"{table.files} must have more rows than the {survey.rows} found: one in ten is held "
-            "out to choose the epoch. Train on a small table in memory: without torchrun, and "
-            "without streaming"
+            f"{table.files} must have more rows; got {survey.rows}, and one in ten is held out to "
+            "choose the epoch. Train on a small table in memory: without torchrun, and without "
+            "streaming"
         )
     survey.scaler()
 
