@@ -87,7 +87,8 @@ def _facts(inspection: Inspection[QuickFit]) -> list[tuple[str, str]]:
         f"mean {np.mean(inspection.table.y):.4g}, variance {np.var(inspection.table.y):.4g}, "
         f"{inspection.label_variance:.4g} without noise (the label variance)"
     )
-    size = f"{inspection.effective_sample_size:,.1f} of {np.isfinite(inspection.variance).sum():,} labels, by 1/σ²"
+    count = np.isfinite(inspection.variance).sum()
+    size = f"{inspection.effective_sample_size:,.1f} of {count:,} labels, by 1/σ²"
     facts = [(f"labels {shortened(inspection.table.target.name)}", labels),
              ("effective sample size", size)]  # fmt: skip
     if not finding.voids_scores:
