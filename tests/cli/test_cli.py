@@ -223,6 +223,6 @@ def test_an_interrupt_ends_it_at_once_and_keeps_the_store(tmp_path, name):
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert errors.strip() == "biv: interrupted; what was finished is stored"
+    assert errors.strip() == "biv: interrupted; finished runs are stored"
     assert group_ends(process.pid)  # workers and the resource tracker of multiprocessing
     assert len(Store(tmp_path / "runs.sqlite")) == 0
