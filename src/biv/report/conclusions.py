@@ -71,7 +71,7 @@ class Conclusions(NamedTuple):
 def from_training(
     result: FitRecord, evidence: TableEvidence | None, comparison: ComparisonRecord | None
 ) -> Conclusions:
-    """Return what follows from a training: is the model good, and are the error bars right?"""
+    """Return what follows from a training: how good the model is, and what is known of σ²."""
     finding = result.finding
     if not result.has_error_bars:
         return Conclusions(f"{quality_of_model(result)} {NO_ERROR_BARS}", [], [])
@@ -112,7 +112,7 @@ def from_inspection(
     r2_alike: tuple[float, float],
     correlation: float,
 ) -> Conclusions:
-    """Return what follows from an inspection: are the error bars right, and worth using?
+    """Return what follows from an inspection: whether the error bars are right and worth using.
 
     Parameters
     ----------
