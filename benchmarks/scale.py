@@ -179,7 +179,7 @@ def on_a_rank(rank, folder, rounds, port, out):
     dist.init_process_group("gloo", rank=rank, world_size=2)
     shards, held_out = shards_of(folder)
     total = sum(shard.rows for shard in shards)
-    both = Ranks.of_world()
+    both = Ranks.from_default_group()
     rank_shards = shards[rank::2]
     with numerical_settings(1):
         alone = Turns(training(Stream(shards, total, BATCH), held_out), BIVLoss(0.05))

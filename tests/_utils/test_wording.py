@@ -87,7 +87,7 @@ COLUMNS = ("--target", "y", "--target-std", "s")
 
 def test_the_message_about_an_ignored_identifier_has_both_forms(tmp_path, capsys):
     path = table(tmp_path, name=[f"row {k}" for k in range(60)])
-    with pytest.warns(UserWarning, match=r"identifiers have \(keep=\['name'\] keeps it\)"):
+    with pytest.warns(UserWarning, match=r"looks like an identifier \(keep=\['name'\] keeps it\)"):
         read_table(path, target="y", target_std="s")
     with pytest.raises(ValueError, match=r"\(keep=\['name'\] keeps 'name'\)"):
         LabelledTable.read(path, Target("y", std="s"), ignore=["x"])

@@ -370,7 +370,8 @@ def test_every_command_leaves_out_identifiers_and_refuses_copies_of_the_label(co
         count = rows // 4 if name == "name" else rows
         cells = f"{count:,} distinct {texts} in {count:,} filled cells"
         assert (
-            f"column {name!r} was left out: {cells}, as identifiers have (--keep {name}" in output
+            f"column {name!r} was left out: {cells}, so it looks like an identifier (--keep {name}"
+            in output
         )
     assert "column 'kepid' holds mostly distinct integers: if it is an identifier, leave" in output
     assert "(--ignore kepid)" in output

@@ -718,10 +718,10 @@ def test_identifiers_of_a_frame_are_left_out(tmp_path):
         model = biv.BIVRegressor(**QUICK).fit(data, y, y_std=std)
     messages = [str(w.message) for w in caught if "left out" in str(w.message)]
     assert messages == [
-        "column 'id' was left out: 150 distinct texts in 150 filled cells, as identifiers have "
-        "(keep=['id'] keeps it)",
-        "column 'name' was left out: 30 distinct texts in 30 filled cells, as identifiers have "
-        "(keep=['name'] keeps it)",
+        "column 'id' was left out: 150 distinct texts in 150 filled cells, so it looks like "
+        "an identifier (keep=['id'] keeps it)",
+        "column 'name' was left out: 30 distinct texts in 30 filled cells, so it looks like "
+        "an identifier (keep=['name'] keeps it)",
     ]
     assert {w.filename for w in caught} == {__file__}
     assert model.ignored_features_ == ["id", "name"]

@@ -47,7 +47,7 @@ TOY = LossInfo(
     "Toy",
     f"{__name__}:InverseDeviationLoss",
     settings=("epsilon",),
-    tuned=("epsilon",),
+    user_settings=("epsilon",),
     without_variance="l2",
 )
 CASE = Case(
@@ -86,7 +86,7 @@ def test_the_estimator_accepts_a_registered_loss():
         loss: biv.BIVRegressor(loss=loss, epsilon=0.1, **settings).fit(x, y, y_var=variance)
         for loss in ("toy", "biv", "l2")
     }
-    assert fits["toy"].epsilon_ == pytest.approx(fits["biv"].epsilon_)  # a tuned setting is passed
+    assert fits["toy"].epsilon_ == pytest.approx(fits["biv"].epsilon_)  # a user setting is passed
     for other in ("biv", "l2"):
         assert not np.array_equal(fits["toy"].predict(x), fits[other].predict(x))
     without = biv.BIVRegressor(loss="toy", **settings).fit(x, y)
@@ -131,7 +131,7 @@ def test_the_comparison_accepts_a_registered_loss():
 @pytest.mark.parametrize("name", registry.names())
 def test_every_loss_is_created_from_its_settings(name):
     info = registry.get(name)
-    assert set(info.tuned) <= set(info.settings)
+    assert set(info.user_settings) <= set(info.settings)
     loss = info.create(**dict.fromkeys(info.settings, 0.5))
     assert isinstance(loss, biv.VarianceLoss)
     assert loss._settings().items() >= dict.fromkeys(info.settings, 0.5).items()

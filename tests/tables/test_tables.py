@@ -200,8 +200,8 @@ def test_identifiers_are_left_out_with_a_warning(tmp_path):
         data = read_table(write(tmp_path / "a.csv", lines), target="y")
     assert data.feature_names == ("x",)
     assert [str(w.message) for w in warned] == [
-        "column 'id' was left out: 150 distinct texts in 150 filled cells, as identifiers have "
-        "(keep=['id'] keeps it)",
+        "column 'id' was left out: 150 distinct texts in 150 filled cells, so it looks like "
+        "an identifier (keep=['id'] keeps it)",
         "column 'empty' was left out: empty",
     ]
     assert {w.filename for w in warned} == {__file__}
@@ -235,9 +235,9 @@ def test_text_that_is_distinct_in_the_filled_cells_is_left_out(tmp_path):
     table = LabelledTable.read(path, Target("y"))
     assert kinds(table) == {"town": "category", "x": "number"}
     assert table.schema.ignored == {
-        "key": "200 distinct sequences of 27 letters in 200 filled cells, as identifiers have",
-        "name": "50 distinct texts in 50 filled cells, as identifiers have",
-        "dna": "200 distinct sequences of 12 letters in 200 filled cells, as identifiers have",
+        "key": "200 distinct sequences of 27 letters in 200 filled cells, so it looks like an identifier",
+        "name": "50 distinct texts in 50 filled cells, so it looks like an identifier",
+        "dna": "200 distinct sequences of 12 letters in 200 filled cells, so it looks like an identifier",
     }
     assert table.schema.identifiers == ["key", "name", "dna"]
 
@@ -275,7 +275,8 @@ def test_identifiers_of_a_long_table_are_recognised_by_the_texts_that_were_count
     dna = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(400)]
     pd.DataFrame({"dna": dna, "x": 1.0, "y": np.arange(400.0)}).to_parquet(path)
     table = LabelledTable.read(path, Target("y"))
-    reason = "150 or more distinct sequences of 12 letters in 400 filled cells, as identifiers have"
+    cells = "150 or more distinct sequences of 12 letters in 400 filled cells"
+    reason = f"{cells}, so it looks like an identifier"
     assert table.schema.ignored == {"dna": reason}
 
 

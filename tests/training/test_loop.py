@@ -183,7 +183,7 @@ def test_invalid_compute_settings_raise(settings, error, message):
 def test_missing_gpu_raises_and_default_device_is_then_the_cpu():
     with pytest.raises(ValueError, match="got 'cuda': torch finds no GPU"):
         Compute(device="cuda")
-    assert Compute(device=None).place == torch.device("cpu")
+    assert Compute(device=None).resolved_device == torch.device("cpu")
 
 
 @pytest.mark.parametrize("factor", [30.0, 0.03])

@@ -427,8 +427,8 @@ def test_notes_name_what_is_left_out(tmp_path, capsys):
     for message in (
         "left out 100 rows without a label in column 'y'",
         "the variance of 1 label is unknown, and was taken to be ",
-        "column 'name' was left out: 900 distinct texts in 900 filled cells, as identifiers have "
-        "(--keep name keeps it)",
+        "column 'name' was left out: 900 distinct texts in 900 filled cells, so it looks like "
+        "an identifier (--keep name keeps it)",
     ):
         assert f"biv: note: {message}" in printed.err
     assert ModelFolder.read(tmp_path / "m").about.rows == 800

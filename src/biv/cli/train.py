@@ -341,9 +341,9 @@ def _epsilon(options: argparse.Namespace) -> Any:
         raise ValueError(
             f"--epsilon must be auto or a number; got {options.epsilon!r}{argument_hint('epsilon')}"
         ) from None
-    tuned = registry.get(options.loss).tuned
+    allowed = registry.get(options.loss).user_settings
     for name in ("epsilon", "threshold"):
-        if getattr(options, name) not in ("auto", None) and name not in tuned:
+        if getattr(options, name) not in ("auto", None) and name not in allowed:
             losses = registry.tuning(name)
             raise ValueError(f"--{name} requires --loss {losses}; got --loss {options.loss}")
     if options.threshold is not None:

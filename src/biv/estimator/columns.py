@@ -71,7 +71,7 @@ def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]
         if is_identifier(count, filled) and name not in keep:
             left_out[place] = (
                 f"column {quoted} was left out: {count:,} distinct texts in {filled:,} filled "
-                f"cells, as identifiers have (keep=[{quoted}] keeps it)"
+                f"cells, so it looks like an identifier (keep=[{quoted}] keeps it)"
             )
         elif count > max(MANY_CATEGORIES, filled / 2):
             warn(

@@ -146,7 +146,7 @@ def fit_output(
     """
     network = candidates[0]
     epsilon: Any = settings.epsilon
-    automatic = "epsilon" in settings.loss.tuned and isinstance(epsilon, str)
+    automatic = "epsilon" in settings.loss.user_settings and isinstance(epsilon, str)
     estimates = settings.estimate_unknown and rows.labels.has_unknown
     if automatic or estimates or settings.calibrate or len(candidates) > 1:
         network, out_of_fold = _best_candidate(rows, candidates, settings)
@@ -159,11 +159,11 @@ def fit_output(
         if automatic:
             epsilon = _automatic_epsilon(rows, network, out_of_fold, settings)
     arguments: dict[str, Any] = {}
-    if "epsilon" in settings.loss.tuned:
+    if "epsilon" in settings.loss.user_settings:
         if isinstance(epsilon, (Fixed, Relative)):
             epsilon = rows.scalers[0].variance(float(epsilon.resolve(torch.zeros(1))))
         arguments["epsilon"] = epsilon
-    if "threshold" in settings.loss.tuned:
+    if "threshold" in settings.loss.user_settings:
         arguments["threshold"] = _threshold(settings, rows)
     loss = settings.loss.create(**arguments)
     ensemble = settings.ensemble.train(network, rows.triplets, loss, checkpoint=checkpoint)

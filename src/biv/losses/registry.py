@@ -32,9 +32,9 @@ class LossInfo:
         Its class, a :class:`biv.VarianceLoss`, as ``"package.module:Class"``.
     settings : tuple of str, default=()
         Arguments of that class that define the loss: "epsilon", "threshold".
-    tuned : tuple of str, default=()
-        Those settings that the estimator and the command set. The others keep their defaults, such
-        as ε = 0 of IV.
+    user_settings : tuple of str, default=()
+        Those settings that users of the estimator and the command can choose. The others keep their
+        defaults, such as ε = 0 of IV.
     uses_variance : bool, default=True
         Whether its weights depend on the variances.
     without_variance : str or None, default=None
@@ -48,7 +48,7 @@ class LossInfo:
     title: str
     module: str
     settings: tuple[str, ...] = ()
-    tuned: tuple[str, ...] = ()
+    user_settings: tuple[str, ...] = ()
     uses_variance: bool = True
     without_variance: str | None = None
     accepts_zero_variance: bool = True
@@ -153,7 +153,7 @@ def tuning(setting: str) -> str:
     >>> tuning("epsilon")
     'biv'
     """
-    return " or ".join(loss.name for loss in _LOSSES.values() if setting in loss.tuned)
+    return " or ".join(loss.name for loss in _LOSSES.values() if setting in loss.user_settings)
 
 
 register(
@@ -162,7 +162,7 @@ register(
         "BIV",
         "biv.losses.modules:BIVLoss",
         settings=("epsilon",),
-        tuned=("epsilon",),
+        user_settings=("epsilon",),
         without_variance="l2",
     )
 )
@@ -182,6 +182,6 @@ register(
         "Cutoff",
         "biv.losses.modules:CutoffLoss",
         settings=("threshold",),
-        tuned=("threshold",),
+        user_settings=("threshold",),
     )
 )

@@ -25,7 +25,7 @@ FEW_LETTERS = 30  # largest alphabet of a sequence: enough for amino acids with 
 MANY = 100  # more distinct texts, in over half of the filled cells, are no categories
 COUNTED = 20_000  # no more distinct texts than this are counted
 NEARLY = 0.9  # if this fraction of the cells are numbers, the others are typing errors
-LIKE_IDENTIFIERS = ", as identifiers have"  # end of the reason why a column is left out
+LIKE_IDENTIFIERS = ", so it looks like an identifier"  # end of the reason why a column is left out
 
 
 @dataclass

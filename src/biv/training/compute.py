@@ -60,8 +60,8 @@ class Compute:
         if self.micro_batch is not None:
             validation.integer("micro_batch", self.micro_batch, at_least=1)
         try:
-            place = torch.device(self.device or "cpu")
-            if place.type == "cuda" and not torch.cuda.is_available():
+            device = torch.device(self.device or "cpu")
+            if device.type == "cuda" and not torch.cuda.is_available():
                 raise RuntimeError("torch finds no GPU")
         except (RuntimeError, TypeError) as error:
             raise ValueError(
@@ -69,21 +69,21 @@ class Compute:
             ) from None
 
     @property
-    def place(self) -> torch.device:
+    def resolved_device(self) -> torch.device:
         """Device of the network; if `device` is None, a GPU or else the CPU."""
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return torch.device(self.device)
 
-    def moved(self, rows: Tensor) -> Tensor:
+    def to_device(self, rows: Tensor) -> Tensor:
         """Return rows on the device; a copy to a GPU does not block."""
-        if self.place.type == "cuda" and rows.device.type == "cpu":
-            return rows.pin_memory().to(self.place, non_blocking=True)
-        return rows.to(self.place)
+        if self.resolved_device.type == "cuda" and rows.device.type == "cpu":
+            return rows.pin_memory().to(self.resolved_device, non_blocking=True)
+        return rows.to(self.resolved_device)
 
     def precision(self) -> AbstractContextManager[object]:
         """Return the context manager under which the network is called."""
-        return torch.autocast(self.place.type, torch.bfloat16, enabled=self.bfloat16)
+        return torch.autocast(self.resolved_device.type, torch.bfloat16, enabled=self.bfloat16)
 
 
 DEFAULT_COMPUTE = Compute()

@@ -48,7 +48,7 @@ class Loop:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module; got {validation.describe(model)}")
-        self.model, self.member = model.to(compute.place), member
+        self.model, self.member = model.to(compute.resolved_device), member
         if len(member) % schedule.batch_size == 1 and len(member) > 1 and _has_batch_norm(model):
             schedule = replace(schedule, drop_last=True)  # one row has no batch statistics
         self.schedule, self.compute = schedule, compute
@@ -107,7 +107,8 @@ class Loop:
 
     def _backward(self, rows: Tensor) -> float:
         """Return the loss of a batch, and add its gradients to those of the parameters."""
-        train, loss_function, to_device = self.member.train, self.member.loss, self.compute.moved
+        train, loss_function = self.member.train, self.member.loss
+        to_device = self.compute.to_device
         micro = self.compute.micro_batch or len(rows)
         parts = torch.tensor_split(rows, -(-len(rows) // micro))  # of nearly equal lengths
         labels = [tuple(c if c is None else to_device(c) for c in train.labels(p)) for p in parts]
@@ -180,7 +181,7 @@ class Loop:
             "optimizer": self._optimizer.state_dict(),
             "averages": self.average.averages,
             "order": self._order.get_state(),
-            "draws": _random_states(self.compute.place),
+            "draws": _random_states(self.compute.resolved_device),
             "losses": torch.from_numpy(self.losses[: self.step]),
             "sizes": torch.from_numpy(self.sizes[: self.step]),
             "scores": torch.from_numpy(self.scores),
@@ -207,8 +208,8 @@ class Loop:
             average.copy_(saved)
         self._order.set_state(state["order"])
         torch.set_rng_state(state["draws"]["cpu"])
-        if "cuda" in state["draws"] and self.compute.place.type == "cuda":
-            torch.cuda.set_rng_state(state["draws"]["cuda"], self.compute.place)
+        if "cuda" in state["draws"] and self.compute.resolved_device.type == "cuda":
+            torch.cuda.set_rng_state(state["draws"]["cuda"], self.compute.resolved_device)
         for name in ("losses", "sizes", "scores"):
             known = state[name].numpy()[: len(getattr(self, name))]
             getattr(self, name)[: len(known)] = known
@@ -217,7 +218,7 @@ class Loop:
 def forward(model: nn.Module, x: Tensor, compute: Compute) -> Tensor:
     """Return the output of a module for rows, as float32 if it was computed in bfloat16."""
     with compute.precision():
-        pred: Tensor = model(compute.moved(x))
+        pred: Tensor = model(compute.to_device(x))
     return pred.float() if compute.bfloat16 else pred
 
 
@@ -257,7 +258,7 @@ def predict_module(
     rows = as_features(x)
     size = validation.integer("batch_size", batch_size, at_least=1)
     training = model.training
-    model.to(compute.place).eval()
+    model.to(compute.resolved_device).eval()
     try:
         return torch.cat([forward(model, part, compute).cpu() for part in torch.split(rows, size)])
     finally:

@@ -65,13 +65,13 @@ class Ranks:
             store = dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
-        yield cls.of_world()
+        yield cls.from_default_group()
         # Not after an error: destroying a group whose other processes have exited may kill this
         # process before it prints its error.
         dist.destroy_process_group()
 
     @classmethod
-    def of_world(cls) -> Ranks:
+    def from_default_group(cls) -> Ranks:
         """Return the processes of torch's default group; every process must call this."""
         world = dist.group.WORLD
         return cls(dist.get_rank(), dist.get_world_size(), world, dist.new_group())

@@ -156,7 +156,7 @@ def methods() -> dict[str, Method]:
     """Return all methods by name; LightGBM is one of them if it is installed."""
     losses = map(registry.get, registry.names())
     by_name: dict[str, Method] = {
-        loss.title: (_thresholds if "threshold" in loss.tuned else _networks)(loss.name)
+        loss.title: (_thresholds if "threshold" in loss.user_settings else _networks)(loss.name)
         for loss in sorted(
             losses, key=lambda loss: loss.title == BIV
         )  # BIV last: of equals, the first is the best

@@ -58,8 +58,8 @@ def fitted_regressor(
         stopping.predicted,
         diagnostics.tau2[0] / encoding.labels.std**2,
     )
-    tuned = "epsilon" in registry.get(settings.loss).tuned and bars is not None
-    epsilon = training.epsilons[stopping.epoch - 1] if tuned else None
+    has_epsilon = "epsilon" in registry.get(settings.loss).user_settings and bars is not None
+    epsilon = training.epsilons[stopping.epoch - 1] if has_epsilon else None
     part = FittedPart(encoding.features, scalers, plan.network, ensemble, diagnostics, epsilon)
     regressor = BIVRegressor(  # refitting it in memory would train an ensemble
         loss=settings.loss,

@@ -385,12 +385,12 @@ def _losses(
     """Return a function from ε, in units of the label variance, to the loss."""
     loss = registry.for_labels(settings.loss, have_variances=noisy)
     fixed: dict[str, Any] = {"process_group": ranks.side_group}
-    if "threshold" in loss.tuned:
+    if "threshold" in loss.user_settings:
         threshold = settings.threshold
         if threshold is None:
             threshold = survey.labels.mean_variance
         fixed["threshold"] = float(encoding.labels.variance(threshold))
-    if "epsilon" in loss.tuned:
+    if "epsilon" in loss.user_settings:
         return lambda epsilon: loss.create(epsilon=epsilon, **fixed)
     return lambda _: loss.create(**fixed)
 
