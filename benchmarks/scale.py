@@ -116,7 +116,7 @@ def shards_of(folder):
 
 
 def training(stream, held_out, ranks=None):
-    """Return the training of `biv train`, without early stopping."""
+    """Return a training run as `biv train` makes it, without early stopping."""
     ranks = ranks or Ranks()
     model = MLP(FEATURES, (64, 64), 1, Periodic(tuple(range(FEATURES)), 8, 8, 0.25))
     return StreamedTraining(

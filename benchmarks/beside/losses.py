@@ -11,7 +11,7 @@ from beside.data import EPSILON, ScaledLabels, draw, scores
 from beside.formulas import BATCH, our_biv
 
 WIDTHS, EPOCHS, PATIENCE, RATE = (100, 50, 20, 10), 150, 30, 1e-3
-STARTS = 4  # most trainings of a network
+STARTS = 4  # largest number of times that a network is trained
 
 
 def predicted_variance(out):

@@ -21,7 +21,7 @@ from biv._utils.arrays import Array
 from biv._utils.pages import argument_hint, errors_point_to
 from biv.losses import weights
 
-ROUNDING_MARGIN = 1e-4  # upper limit of the margin for rounding, as a fraction of what ε can add
+ROUNDING_MARGIN = 1e-4  # upper limit of the margin for rounding, as a fraction of count/size − 1
 SIZE_TOLERANCE = 1e-6  # a size is reached at size·(1 − SIZE_TOLERANCE)
 
 
@@ -93,7 +93,7 @@ def epsilon_for_batch_size(
 
 
 def _check_reachable(size: float | Tensor, available: Tensor) -> None:
-    # Some ε reaches a size within the tolerance of the count, and none reaches a larger size.
+    # A size is reachable if size·(1 − tolerance) < count.
     unreachable = available <= size * (1 - SIZE_TOLERANCE)
     if bool(unreachable.any()):
         batch = f" in batch {tuple(unreachable.nonzero()[0].tolist())}" if available.ndim else ""
@@ -123,9 +123,9 @@ def _solve(
     scale = torch.where(finite, exact, 0.0).amax(dims, keepdim=True)
     # In units of the largest finite variance, the problem is the same at every scale.
     relative = torch.where(finite, exact / torch.where(scale > 0, scale, 1.0), torch.inf)
-    # The goal is a few units in the last place above the requested size, so that rounding does not
-    # leave the size unreached. If the size is close to the count, the margin must be smaller,
-    # because a slightly larger size would then need a much larger ε.
+    # The goal is a few units in the last place above size·(1 − SIZE_TOLERANCE), so that the result
+    # reaches that size in spite of rounding. If the size is close to the count, the margin must be
+    # smaller, because a slightly larger size would then need a much larger ε.
     requested = (count * fraction).clamp(max=size)
     largest_margin = min(16 * torch.finfo(dtype).eps, SIZE_TOLERANCE / 2)
     margin = (count / requested.clamp(min=1e-300) - 1.0 + SIZE_TOLERANCE) * ROUNDING_MARGIN
@@ -139,7 +139,8 @@ def _solve(
         return total.square() >= goal * squares
 
     # By Kantorovich's inequality, EBS >= N·4Mm/(M+m)² for weights in [m, M]. Here M/m <= 1 + 1/ε,
-    # hence EBS/N >= 1 − 1/(4ε²). This `high` is twice the ε that suffices.
+    # hence EBS/N >= 1 − 1/(4ε²). That is at least goal/N if ε >= √(1 + 1/slack)/2, with slack =
+    # N/goal − 1. Because √(1 + 1/slack) <= 1/√slack + 1, `high` is at least twice that ε.
     slack = (count / goal - 1.0).clamp(min=SIZE_TOLERANCE / 4)
     high = 1.0 / slack.sqrt() + 1.0
     # An ε this far below the smallest positive variance changes no weight within its precision.
@@ -340,9 +341,9 @@ class MinimumBatchSize(EpsilonPolicy):
     The effective batch size is that of the weights 1/(σ²+ε) of the labels used; `sample_weight` is
     ignored.
 
-    With `size`, a batch with fewer usable labels is an error, as may be the last batch of an epoch.
-    With ``validate_args=False``, while compiling, and inside `torch.func`, such a batch instead
-    gets the largest effective batch size that it can have.
+    With `size`, a batch with fewer usable labels is an error; the last, shorter batch of an epoch
+    may be one. With ``validate_args=False``, while compiling, and inside `torch.func`, such a batch
+    instead gets the largest effective batch size that it can have.
 
     Identities:
 

@@ -390,7 +390,7 @@ def disturb(variance: npt.ArrayLike, d_v: float, generator: np.random.Generator)
     .. math:: \tilde\sigma^2 = |\sigma^2 + \delta|, \quad
               \delta \sim N\left(0, (\sqrt{D_v}\,\sigma^2/3)^2\right)
 
-    At D_v = 1, the sum changes its sign beyond three standard deviations, with probability 0.13%.
+    At D_v = 1, σ² + δ is negative with probability 0.13%.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ def test_a_file_that_is_too_large_is_not_read(folder, tmp_path, capsys, monkeypa
         (lambda c: c["settings"].update(members=2**70), "members"),
         (lambda c: c["settings"].update(loss=["biv"]), "loss must be str; got array"),
         (lambda c: c["network"].update(widths=[10**9, 10**9]), "a network must have"),
-        (lambda c: c.update(epoch=9), "scores must have one for the chosen epoch, 9"),
+        (lambda c: c.update(epoch=9), "scores must have a finite score for the chosen epoch, 9"),
         (lambda c: c["columns"].pop(), r"the networks must have 3 features; got \[6\]"),
         (lambda c: c["story"].update(tau2=[]), r"every list must have one entry per output \(1\); got"),
     ],

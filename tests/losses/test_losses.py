@@ -14,7 +14,7 @@ from biv.losses._reduction import LossFormula, Weighted
 from biv.models import MLP
 from biv.training import Member, Schedule, train_reference, train_stack
 from helpers.cases import batch, gradient
-from helpers.trainings import FEATURES, triplets
+from helpers.training_runs import FEATURES, triplets
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 

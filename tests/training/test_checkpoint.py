@@ -16,7 +16,7 @@ from torch import nn
 import biv
 from biv.models import MLP, Periodic
 from biv.training import Schedule, Stack, Triplets, load_checkpoint, save_checkpoint, train_stack
-from helpers.trainings import FEATURES, assert_same_bits, clean_rows, seven_members
+from helpers.training_runs import FEATURES, assert_same_bits, clean_rows, seven_members
 
 MODEL = MLP(FEATURES, (13, 6), 1, Periodic((0, 3), frequencies=3, width=3))
 OPTIMIZERS = {
@@ -217,7 +217,7 @@ def test_checkpoint_of_another_training_is_rejected(name, tmp_path):
     before = ORIGINALS.get(name, list)(seven_members())
     train_stack(MODEL, before, schedule, checkpoint=path)
     part = PARTS.get(name, f"{name} of member 0")
-    message = rf"stack\.pt: the state is from another training, which differs in .*{part}.*away"
+    message = rf"stack\.pt: the state is from another training run, which differs in .*{part}.*away"
     with pytest.raises(ValueError, match=message):
         train_stack(MODEL, CHANGES[name](seven_members()), schedule, checkpoint=path)
     train_stack(MODEL, ORIGINALS.get(name, list)(seven_members()), schedule, checkpoint=path)
@@ -237,9 +237,9 @@ def test_checkpoint_of_another_network_or_schedule_is_rejected(network, tmp_path
     path, two = tmp_path / "stack.pt", seven_members()[:2]
     schedule = replace(OPTIMIZERS["adam"], epochs=1)
     train_stack(MODEL, two, schedule, checkpoint=path)
-    with pytest.raises(ValueError, match="the state is from another training"):
+    with pytest.raises(ValueError, match="the state is from another training run"):
         train_stack(network, two, schedule, checkpoint=path)
-    with pytest.raises(ValueError, match="the state is from another training"):
+    with pytest.raises(ValueError, match="the state is from another training run"):
         train_stack(MODEL, two, replace(schedule, batch_size=60), checkpoint=path)
 
 

@@ -11,7 +11,7 @@ from biv.models import MLP
 from biv.training import Schedule, Triplets, cross_fit, cross_fitting, ensembles
 from biv.training.cross_fitting import _make_folds, _make_members, _OutOfFoldScore
 from biv.training.held_out import HeldOutScore
-from helpers.trainings import FEATURES, triplets, truth
+from helpers.training_runs import FEATURES, triplets, truth
 
 MODEL = MLP(FEATURES, (16, 8))
 SCHEDULE = Schedule(epochs=6, batch_size=32, optimizer="adamw", averaging=4, test_every=None)
@@ -274,12 +274,12 @@ def test_checkpoint_of_another_ensemble_is_rejected(tmp_path):
 
     rows, path = triplets(16, rows=120), tmp_path / "fit.pt"
     cross_fit(MODEL, rows, SCHEDULE, checkpoint=path)
-    with pytest.raises(ValueError, match="fit.pt: the state is from another training"):
+    with pytest.raises(ValueError, match="fit.pt: the state is from another training run"):
         cross_fit(MODEL, triplets(17, rows=120), SCHEDULE, checkpoint=path)
     other = tmp_path / "stack.pt"
     members = _make_members(rows, _make_folds(120, 8, 0), biv.BIVLoss(), 2e-3, 8, 0)
     train_stack(MODEL, members, SCHEDULE, checkpoint=other)
-    with pytest.raises(ValueError, match="stack.pt is the checkpoint of another training"):
+    with pytest.raises(ValueError, match="stack.pt is the checkpoint of another training run"):
         cross_fit(MODEL, rows, SCHEDULE, checkpoint=other)
 
 

@@ -14,7 +14,7 @@ from biv.epsilon import MinimumBatchSize
 from biv.models import MLP, Periodic
 from biv.training import Member, Schedule, Stack, Triplets, train_reference, train_stack
 from biv.training.batches import StackBatch
-from helpers.trainings import (
+from helpers.training_runs import (
     CURVES,
     FEATURES,
     LOSSES,
@@ -127,7 +127,7 @@ def test_members_are_independent_at_the_size_of_the_paper(threads):
 import torch, biv
 from biv.models import MLP
 from biv.training import Member, Schedule, Triplets, train_stack
-from helpers.trainings import assert_same_bits
+from helpers.training_runs import assert_same_bits
 torch.set_num_threads({threads})
 data = biv.datasets.load_bike_2011()
 x = biv.preprocessing.FeatureScaler.fit(data.x)(data.x)

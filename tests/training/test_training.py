@@ -1,4 +1,4 @@
-"""Test the data and settings of a training, its curves and its progress bar."""
+"""Test the data and settings of a training run, its curves and its progress bar."""
 
 import io
 import re
@@ -24,7 +24,7 @@ from biv.training import (
     train_reference,
     train_stack,
 )
-from helpers.trainings import FEATURES, clean_rows, seven_members, triplets
+from helpers.training_runs import FEATURES, clean_rows, seven_members, triplets
 
 MODEL = MLP(FEATURES, (13, 6))
 
@@ -231,7 +231,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_shown_on_terminals_only(terminal, monkeypatch):
-    """The bar has steps, losses and remaining time; a short training shows no bar."""
+    """The bar has steps, losses and remaining time; a short run shows no bar."""
     screen = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     members = seven_members()[:2]

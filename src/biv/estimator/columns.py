@@ -80,9 +80,7 @@ def without_identifiers(encoder: FeatureEncoder, table: Any, keep: Sequence[Any]
                 ManyCategoriesWarning,
             )
     if len(left_out) == len(encoder.columns):
-        raise ValueError(
-            f"X must have a column that is not left out; {'; '.join(left_out.values())}"
-        )
+        raise ValueError(f"all columns of X look like identifiers; {'; '.join(left_out.values())}")
     for message in left_out.values():
         warn(message)
     return encoder.ignoring(left_out)

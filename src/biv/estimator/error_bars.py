@@ -36,9 +36,9 @@ class ErrorBars(NamedTuple):
     name: str
 
     @property
-    def taken(self) -> str:
+    def passed_as(self) -> str:
         """Quantity that they were passed as: "variance" or "std"."""
-        return next(taken for taken, name in ARGUMENTS.items() if name == self.name)
+        return next(kind for kind, name in ARGUMENTS.items() if name == self.name)
 
     @property
     def unknown(self) -> npt.NDArray[np.bool_]:
@@ -118,9 +118,10 @@ def _refuse_extremes(name: str, value: Array) -> None:
         )
     tiny = (value > 0) & (value < 1 / limit)
     if tiny.any():
+        reason = ", so that its square is not 0" if name == "y_std" else ""
         raise ValueError(
-            f"{name} must be 0 or at least {1 / limit:g}, so that its square is not 0; got a "
-            f"smaller value in {_rows(tiny)}: choose another unit{argument_hint(name)}"
+            f"{name} must be 0 or at least {1 / limit:g}{reason}; got a smaller value in "
+            f"{_rows(tiny)}: choose another unit{argument_hint(name)}"
         )
 
 

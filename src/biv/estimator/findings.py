@@ -24,7 +24,7 @@ MIN_JUDGED = 100  # with fewer labels of finite σ², there is no judgement
 LIKE_ONE = (0.8, 1.25)  # a factor in this range makes no difference
 FAR_OFF = 3.0  # a factor of the variances beyond this is worth a warning
 FAR_BELOW = 0.2  # an error below -0.2 median variances is clearly negative
-FOLLOWING = 0.6  # partial rank correlation of σ² with ỹ − f, which only the label's noise explains
+MAX_NOISE_CORRELATION = 0.6  # partial rank correlation of σ² and ỹ − f; above it, σ² follows ỹ
 REPEATED = 0.02  # a value of σ² that this fraction of the labels shares may be a placeholder
 VALUES_SHOWN = 4
 WIDE = 1e4  # ratio of the largest to the smallest σ², which instruments do not reach
@@ -140,7 +140,7 @@ def judge(
     pred: Array,
     target: Array,
     variance: Array,
-    taken: str | None = "variance",
+    passed_as: str | None = "variance",
     *,
     calibrated: float | None = None,
 ) -> Finding:
@@ -157,7 +157,7 @@ def judge(
         Noisy labels ỹ.
     variance : ndarray of shape (N,)
         σ², as the error bars were read. Labels whose σ² is not finite are ignored.
-    taken : {"variance", "std"} or None, default="variance"
+    passed_as : {"variance", "std"} or None, default="variance"
         Quantity that the error bars were passed as. None allows no other reading, as for the
         bounds of an interval.
     calibrated : float or None, default=None
@@ -197,7 +197,7 @@ pass it as y_std (see: biv docs error-bars)'
     huge = v > WIDE * typical
     if typical > 0 and huge.mean() < REPEATED:  # a few worthless labels must not decide
         f, y, v = f[~huge], y[~huge], v[~huge]
-    finding = _judge(f, y, v, taken)
+    finding = _judge(f, y, v, passed_as)
     if calibrated is not None and finding.kind in ("factor", "nothing"):
         return judge(f, y, max(calibrated, 0.0) * v, None)
     if finding.kind in (*SILENT, "follows"):
@@ -205,7 +205,7 @@ pass it as y_std (see: biv docs error-bars)'
     repeated = _repeated(v)
     rest = ~np.isin(v, repeated)
     if rest.sum() >= MIN_JUDGED and rest.sum() < len(v):
-        depends_on_repeated = _judge(f[rest], y[rest], v[rest], taken).kind != finding.kind
+        depends_on_repeated = _judge(f[rest], y[rest], v[rest], passed_as).kind != finding.kind
     else:
         depends_on_repeated = bool(len(repeated) > 1 and v.max() > WIDE * v.min())
     if not depends_on_repeated:
@@ -241,18 +241,18 @@ def _placeholders(variance: Array, repeated: Array) -> Message:
     )
 
 
-def _judge(f: Array, y: Array, v: Array, taken: str | None) -> Finding:
+def _judge(f: Array, y: Array, v: Array, passed_as: str | None) -> Finding:
     estimate = factor(f, y, v)
     correlation = _correlation_with_noise(f, y, v)
-    if abs(correlation) > FOLLOWING:
+    if abs(correlation) > MAX_NOISE_CORRELATION:
         return Finding("follows", _follows_noise(correlation), estimate)
-    reading = None if taken is None else _other_reading(f, y, v, taken)
+    reading = None if passed_as is None else _other_reading(f, y, v, passed_as)
     if reading is not None:
         content, advice, instead = INSTEAD[reading]
         message = Message(
             "{column} seems to hold {content}, judging by the residuals of held-out rows: "
             "{advice} {instead}{page}",
-            column=NAMES[str(taken)],
+            column=NAMES[str(passed_as)],
             content=content,
             advice=advice,
             instead=NAMES[instead],
@@ -268,14 +268,14 @@ def _judge(f: Array, y: Array, v: Array, taken: str | None) -> Finding:
     return Finding(kind, message, estimate)
 
 
-def _other_reading(f: Array, y: Array, v: Array, taken: str) -> str | None:
+def _other_reading(f: Array, y: Array, v: Array, passed_as: str) -> str | None:
     """Return the reading that fits the column, or None; read so, it must pass the judgement."""
-    reading = metrics.misread(f, y, v, taken=taken)
+    reading = metrics.misread(f, y, v, taken=passed_as)
     if reading is None:
         return None
     used = v > 0
     f, y = f[used], y[used]
-    corrected = v[used] ** (metrics.READINGS[reading] / metrics.READINGS[taken])
+    corrected = v[used] ** (metrics.READINGS[reading] / metrics.READINGS[passed_as])
     if metrics.misread(f, y, corrected, taken=INSTEAD[reading][2]) is not None:
         return None
     estimate = factor(f, y, corrected)

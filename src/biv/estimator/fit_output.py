@@ -1,4 +1,4 @@
-"""Fit of one output: short trainings (pilots) choose the settings, then the ensemble is trained."""
+"""Fit of one output: pilots (short training runs) choose the settings of the ensemble."""
 
 from __future__ import annotations
 

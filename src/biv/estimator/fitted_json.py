@@ -179,9 +179,11 @@ def _check_part(tensors: dict[str, Tensor], part: PartJson) -> None:
     if set(lengths) != {outputs}:
         raise ValueError(f"every list must have one entry per output ({outputs}); got {lengths}")
     if len(mean) != len(std) or not bool(mean.isfinite().all() and (std >= 0).all()):
-        raise ValueError("features must have finite means and as many standard deviations >= 0")
+        raise ValueError(
+            "features must have one finite mean and one standard deviation >= 0 per feature"
+        )
     if part["epoch"] > len(part["scores"]) or part["scores"][part["epoch"] - 1] is None:
-        raise ValueError(f"scores must have one for the chosen epoch, {part['epoch']}")
+        raise ValueError(f"scores must have a finite score for the chosen epoch, {part['epoch']}")
     if network is not None and (network.features, network.outputs) != (len(mean), outputs):
         raise ValueError(
             f"the network must have {len(mean)} features and {outputs} outputs; got "

@@ -65,8 +65,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         equally; "cutoff" uses only labels with σ² below `threshold`. Without error bars, "biv" is
         the same as "l2". Change it to compare methods.
     epsilon : "auto", float or EpsilonPolicy, default="auto"
-        ε of "biv". "auto" is the estimate of τ² by a short training, or a fifth of it if a short
-        training with that ε predicts held-out labels better. A number is **relative**: it is in
+        ε of "biv". "auto" is the estimate of τ² by a pilot (a short training run), or a fifth of it
+        if a pilot with that ε predicts held-out labels better. A number is **relative**: it is in
         units of the label variance, usually 0.01 to 0.1. (In ``BIVLoss``, it is absolute.) A policy
         of :mod:`biv.epsilon` is in squared units of y. Set a number to compare values of ε.
     threshold : float or None, default=None
@@ -75,7 +75,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         noisiest labels in use make the predictions worse.
     model : {"ensemble", "paper"} or callable, default="ensemble"
         Architecture of the networks. "ensemble" has periodic embeddings of numeric features, whose
-        frequencies are chosen by short trainings. "paper" is the network of the paper. A callable
+        frequencies are chosen by pilots. "paper" is the network of the paper. A callable
         takes the number of features and the number of outputs, and returns a new ``nn.Module`` that
         maps (N, features) to (N, outputs). The number of outputs is always 1, because each output
         has its own networks. Change it if you know an architecture that suits your features.
@@ -90,11 +90,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows of a larger table. Raise it if a warning says that the last epoch was the best.
     patience : int or None, default=None
         Number of epochs without an improvement of `history_` by 1% after which training stops. None
-        is 4, or more for a small table, to make 96 steps. Raise it if `history_` still falls slowly
-        at the end.
+        uses 4 epochs, or as many as make 96 steps if that is more. Raise it if `history_` still
+        falls slowly at the end.
     batch_size : int or None, default=None
-        Number of rows per step. None is 256, or less for a small table (at least 32), to make 24
-        steps per epoch. Raise it to train faster on a large table.
+        Number of rows per step. None uses 256, or as many as make 24 steps per epoch if that is
+        less, but at least 32. Raise it to train faster on a large table.
     learning_rate : float or None, default=None
         Learning rate of AdamW. None is 0.06/√k, at most 0.006, for an "ensemble" network with k
         inputs of the first layer, and 0.001 for other models. Lower it if training diverges.
@@ -115,7 +115,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         identifier.
     checkpoint : str, Path or None, default=None
         File from which an interrupted :meth:`fit` resumes. Call `fit` again with the same rows,
-        parameters and seed; the model is the same to the last bit. The short trainings are
+        parameters and seed; the model is the same to the last bit. The pilots are
         repeated. With several outputs, each output has its own file, whose name ends in the number
         of the output. Set it for long fits, and delete the file afterwards.
     n_jobs : int or None, default=1
@@ -156,9 +156,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     variance_factor_interval_ : tuple (low, high), ndarray of shape (n_outputs, 2) or None
         95% interval of `variance_factor_`. It is too narrow with fewer than about 200 labels.
     reduced_chi_squared_ : tuple (value, stderr), ndarray of shape (n_outputs, 2) or None
-        Reduced χ² of the out-of-fold residuals by the error bars alone, with its standard error
-        (:func:`biv.metrics.reduced_chi_squared`). The model's own error raises it above 1. If it is
-        below 1, the error bars are too large.
+        Reduced χ² of the out-of-fold residuals, using only σ² as their variance, with its standard
+        error (:func:`biv.metrics.reduced_chi_squared`). The model's own error raises it above 1. If
+        it is below 1, the error bars are too large.
     unknown_variance_ : float, ndarray of shape (n_outputs,) or None
         Variance that replaces unknown variances, in squared units of y. None if `unknown_variance`
         is "raise", and without error bars.
@@ -181,9 +181,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     where τ² is the :func:`biv.metrics.residual_variance` of `out_of_fold_`. A part of the networks'
     variance is contained in τ² too, so that intervals of 68% hold more than 68% of the true labels.
 
-    Several outputs are fitted separately, each on the rows that have its label. Networks that
-    several outputs share must stop at one epoch for all; with outputs of different difficulty,
-    their error was up to 80% higher.
+    Several outputs are fitted separately, each on the rows that have its label. Shared networks
+    would have to stop at the same epoch for all outputs. In a test with outputs of different
+    difficulty, their error was up to 80% higher.
 
     The following identities hold up to rounding. Adding a number to y adds it to the predictions.
     Multiplying y and `y_std` by c multiplies predictions and standard deviations by c. Passing
@@ -364,10 +364,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weight = read_sample_weight(sample_weight, matrix)
             if not weight.any():
                 raise ValueError("sample_weight must be positive in some row; got 0 in every row")
-        counting = usable(labels, weight, bars)
-        arrays.check_magnitude("y", np.where(counting, labels, np.nan), arrays.LARGEST)
+        usable_labels = usable(labels, weight, bars)
+        arrays.check_magnitude("y", np.where(usable_labels, labels, np.nan), arrays.LARGEST)
         parts, fits = [], []
-        for output, used in enumerate(counting.T):
+        for output, used in enumerate(usable_labels.T):
             # Fitted to the rows of this output, as in a fit of this output alone.
             features = FeatureScaler.fit(matrix[used], ddof=0)
             x = single(features(matrix))

@@ -206,7 +206,7 @@ class TrainingLabels:
         for k in range(self.y.shape[1]):
             finding = findings.judge(
                 *self._known(out_of_fold, k, as_given=True),
-                self.bars.taken,
+                self.bars.passed_as,
                 calibrated=None if self.factors is None else self.factors[k].value,
             )
             if finding.is_grave:

@@ -77,7 +77,7 @@ class TrainingRows:
     def score(self, out_of_fold: Array) -> float:
         """Return the mean noise-corrected error of the outputs, in units of label variances.
 
-        Its weights depend on the labels alone, so that the scores of two trainings are comparable.
+        Its weights depend on the labels alone, so that scores of two training runs are comparable.
         """
         f, y, v = self._scaled(out_of_fold)
         weight = self.labels.weight

@@ -135,15 +135,15 @@ def asymmetric(
     lowest at the mean. The variance is the variance of that distribution. Two readings of y are
     possible.
 
-    If y is a median (the usual case), the ends are percentiles, with equal probability below and
-    above. The truth is taken to be :math:`y + sZ + bZ^2` for a standard normal Z, with
-    :math:`s = (p + m)/2z` and :math:`b = (p - m)/2z^2`, where z is the normal quantile of
-    (1 + level)/2. This distribution has exactly these percentiles, and
+    If y is a median (the usual case), the ends are percentiles, with equal probability below the
+    lower end and above the upper end. The truth is taken to be :math:`y + sZ + bZ^2` for a standard
+    normal Z, with :math:`s = (p + m)/2z` and :math:`b = (p - m)/2z^2`, where z is the normal
+    quantile of (1 + level)/2. This distribution has exactly these percentiles, and
 
     .. math:: \text{mean} = y + b, \qquad \text{variance} = s^2 + 2b^2.
 
-    If y is a mode, the likeliest value, as a likelihood fit gives it, the density falls off
-    normally on each side, with :math:`\sigma_- = m/z` and :math:`\sigma_+ = p/z`, and
+    If y is a mode, the likeliest value, as a likelihood fit gives it, the density on each side
+    is half a Gaussian, with :math:`\sigma_- = m/z` and :math:`\sigma_+ = p/z`, and
 
     .. math:: \text{mean} = y + \sqrt{2/\pi}\,(\sigma_+ - \sigma_-), \qquad
               \text{variance} = (1 - 2/\pi)(\sigma_+ - \sigma_-)^2 + \sigma_+ \sigma_-.

@@ -29,13 +29,14 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     noise and fitted by least squares, with biases b that sum to 0 over all ratings. The variance of
     a label then includes the variance of the estimated biases:
 
-    .. math:: \operatorname{variance} = \sigma^2 \left( \frac{1}{n_i}
-              + (h_i - c)^\top L^+ (h_i - c) \right), \qquad L = D_r - N^\top D_i^{-1} N
+    .. math:: \operatorname{variance} = \frac{\sigma_i^2}{n_i}
+              + \sigma_\text{pooled}^2 \, (h_i - c)^\top L^+ (h_i - c),
+              \qquad L = D_r - N^\top D_i^{-1} N
 
     where N is the item × rater matrix of counts, D_i and D_r are the diagonal matrices of its row
     and column sums, n_i is the number of ratings of item i, h_i is row i of N divided by n_i, and c
-    holds each rater's fraction of all ratings. The first σ² is that of the item, shrunk as in
-    :func:`repeats`. The second is pooled over all items.
+    holds each rater's fraction of all ratings. σ_i² is the variance of one rating
+    of item i, shrunk as in :func:`repeats`, and σ²_pooled is the one pooled over all items.
 
     Parameters
     ----------
@@ -59,8 +60,8 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
 
     Notes
     -----
-    A number added to all ratings of one rater, who gave a fraction q of them, adds q times that
-    number to every label and changes no variance. If every rater rates every item once, the
+    If a rater gave a fraction q of all ratings, a number added to that rater's ratings adds q times
+    the number to every label and changes no variance. If every rater rates every item once, the
     variance is that of the mean, σ²/n. The vector c is there because the biases sum to 0 over all
     ratings; :math:`h_i^\top L^+ h_i` is the variance if they sum to 0 over the raters instead.
 
@@ -105,9 +106,9 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     pooled = squares.sum() / freedom * variance_of_t(np.float64(freedom))
     bias_variance, remaining = _bias_effects(item, rater, counts, n_raters)
     # Fitting the biases reduces an item's sum of squared residuals to the fraction `remaining`.
-    several = remaining > TOLERANCE
-    squares = np.where(several, squares, 0.0) / np.where(several, remaining, 1.0)
-    item_variance = moderated(squares, np.where(several, counts - 1, 0), freedom)
+    has_residuals = remaining > TOLERANCE
+    squares = np.where(has_residuals, squares, 0.0) / np.where(has_residuals, remaining, 1.0)
+    item_variance = moderated(squares, np.where(has_residuals, counts - 1, 0), freedom)
     variance = item_variance / counts + pooled * bias_variance
     return GroupedLabels(means, variance, item_names, counts)
 

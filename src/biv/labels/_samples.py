@@ -58,9 +58,9 @@ def samples(values: Any, axis: int = -1) -> NoisyLabels:
     Adding a number to the samples adds it to y. Scaling them by c scales y by c and the variance by
     c².
 
-    With few samples, s² is often small by chance. A variance that is right on average of
-    (y − truth)²/variance is then **larger than the mean squared error**: on average by a factor of
-    3 for four samples, 2 for five, 1.4 for eight and 1.04 for fifty. If all labels have the same
+    With few samples, s² is often small by chance. A variance that makes the average of
+    (y − truth)²/variance 1 is then **larger than the mean squared error**: on average by a factor
+    of 3 for four samples, 2 for five, 1.4 for eight and 1.04 for fifty. If all labels have the same
     spread, :func:`ensemble` with variances of 0 avoids that, by shrinking s² towards their common
     variance. If the truth is the *mean* of the distribution, and the samples are noisy measurements
     of it, use :func:`repeats`.
@@ -107,9 +107,8 @@ def ensemble(
     axis : int, default=0
         Axis that the members are along. Change it if that is not the first one.
     correlation : float in [0, 1), default=0.0
-        r, the correlation between the members' means, about the mean of the distribution that the
-        truth is drawn from. Set it if members were trained on the same data or share an
-        architecture; see Notes.
+        r, the correlation between the members' means in the model of Notes. Set it if members were
+        trained on the same data or share an architecture.
 
     Returns
     -------
@@ -128,20 +127,27 @@ def ensemble(
     on every label, the variance is the mean of their variances. A correlation of 1/3 makes the
     second term (2 + 1/M) s̃².
 
-    **Correlated members.** Members that were trained on the same data, or share an architecture,
-    share part of their errors. They agree with each other better than with the truth, and their
-    spread does not show it. The variance for the default correlation of 0 is then too small. For
-    five members it is too small by these factors:
+    **Correlated members.** The model of the members' means :math:`f_m` and of the truth is
 
-    ============================================ ======= =======
-    variances that the members state             r = 0.5 r = 0.9
-    ============================================ ======= =======
-    0                                            2.7     16
-    a tenth of the spread of independent members 2.4     9
-    ============================================ ======= =======
+    .. math:: f_m = \mu + e_m, \quad \text{truth} = \mu + e_0, \quad
+              \operatorname{corr}(e_m, e_{m'}) = r, \quad \operatorname{corr}(e_m, e_0) = 0,
 
-    Apart from their own variances, the errors of two members have a correlation of (1 + r)/2. r
-    cannot be estimated from the ensemble alone. With some held-out true labels, choose the r for
+    where all :math:`e` have mean 0 and the same variance. The errors :math:`f_m - \text{truth}` of
+    two members therefore have a correlation of (1 + r)/2.
+
+    Members that were trained on the same data, or share an architecture, have r > 0. They agree
+    with each other better than with the truth, and their spread does not show it. The variance for
+    the default correlation of 0 is then too small. For five members it is too small by these
+    factors:
+
+    ========================================== ======= =======
+    variances that the members state           r = 0.5 r = 0.9
+    ========================================== ======= =======
+    0                                          2.7     16
+    0.1 × variance between independent members 2.4     9
+    ========================================== ======= =======
+
+    r cannot be estimated from the ensemble alone. With some held-out true labels, choose the r for
     which (y − truth)²/variance is 1 on average.
 
     Examples

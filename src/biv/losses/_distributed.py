@@ -58,22 +58,24 @@ def normalise(
     """
     with torch.no_grad():
         variance = torch.cat([_variances(labels, per_output) for labels in batches])
-        largest = [s for s in (labels.largest_importance for labels in batches) if s is not None]
-        importance = torch.stack(largest).amax() if largest else None
+        per_batch = [labels.largest_sample_weight for labels in batches]
+        known = [s for s in per_batch if s is not None]
+        largest_weight = torch.stack(known).amax() if known else None
         if group is None:
             scope = Scope.over(
                 weighting,
                 variance,
-                importance,
+                largest_weight,
                 validate_args=validate_args,
                 per_output=per_output,
             )
         else:
             scope = _scope_over_ranks(
-                weighting, variance, importance, group, validate_args=validate_args
+                weighting, variance, largest_weight, group, validate_args=validate_args
             )
         weighted = [
-            Weighted.of(weighting, labels, scope, per_output=per_output) for labels in batches
+            Weighted.from_labels(weighting, labels, scope, per_output=per_output)
+            for labels in batches
         ]
         denominator = torch.stack([batch.denominator for batch in weighted]).sum(dim=0)
         if group is None:
@@ -107,15 +109,15 @@ def check_outputs(target: Tensor, expected: Sequence[int]) -> None:
 def _scope_over_ranks(
     weighting: Weighting,
     variance: Tensor,
-    importance: Tensor | None,
+    largest_weight: Tensor | None,
     group: ProcessGroup,
     *,
     validate_args: bool,
 ) -> Scope:
     check_values = validate_args and validation.values_are_readable()
-    local_importance = variance.new_ones(()) if importance is None else importance
+    local_largest = variance.new_ones(()) if largest_weight is None else largest_weight
     smallest, most_rows, _, largest = _exchange_summary(
-        variance, local_importance, group, failed=False, check_ranks=check_values
+        variance, local_largest, group, failed=False, check_ranks=check_values
     )
     per_output = variance.ndim == 2
     if weighting.policy.reads_batch:
@@ -131,7 +133,12 @@ def _scope_over_ranks(
 
 
 def _exchange_summary(
-    variance: Tensor, importance: Tensor, group: ProcessGroup, *, failed: bool, check_ranks: bool
+    variance: Tensor,
+    largest_weight: Tensor,
+    group: ProcessGroup,
+    *,
+    failed: bool,
+    check_ranks: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Exchange the facts that all ranks need, in one operation.
 
@@ -145,7 +152,7 @@ def _exchange_summary(
         [
             -weights.smallest_variance(variance).double(),
             *(variance.new_full((), float(number), dtype=torch.float64) for number in numbers),
-            importance.double(),
+            largest_weight.double(),
         ]
     )
     dist.all_reduce(facts, dist.ReduceOp.MAX, group)
@@ -154,17 +161,20 @@ def _exchange_summary(
     return -facts[0], facts[1], facts[3], facts[5]
 
 
-def _check_ranks(group: ProcessGroup, failed: float, most: float, minus_fewest: float) -> None:
+def _check_ranks(
+    group: ProcessGroup, failed: float, max_outputs: float, negated_min_outputs: float
+) -> None:
     """Check that no rank has failed, and that all have the same number of outputs."""
     if failed:
         raise RuntimeError(
             "biv: another rank of the process group got invalid input; see its error. "
             f"Rank {dist.get_rank(group)} stops too"
         )
-    if most != -minus_fewest:
+    if max_outputs != -negated_min_outputs:
         raise ValueError(
             "target must have the same last dimension on every rank with per_output=True; "
-            f"got {-minus_fewest:g} on one and {most:g} on another (0: a single output)"
+            f"got {-negated_min_outputs:g} on one and {max_outputs:g} on another "
+            "(0: a single output)"
         )
 
 

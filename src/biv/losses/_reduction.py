@@ -87,7 +87,7 @@ class Labels(NamedTuple):
     """Checked labels of one batch, all of the same shape.
 
     The variance of every unused element is set to +inf, because every weighting gives it weight 0.
-    Unused are elements that are masked out or have a NaN target, an infinite variance or a sample
+    An element is unused if it is masked out, or has a NaN target, an infinite variance or a sample
     weight of 0.
 
     Attributes
@@ -105,8 +105,8 @@ class Labels(NamedTuple):
     sample_weight: Tensor | None
 
     @property
-    def largest_importance(self) -> Tensor | None:
-        """The largest sample weight, or 0 of an empty batch; None without sample weights."""
+    def largest_sample_weight(self) -> Tensor | None:
+        """Largest sample weight, 0 for an empty batch; None without sample weights."""
         s = self.sample_weight
         if s is None:
             return None
@@ -135,14 +135,14 @@ class Labels(NamedTuple):
             valid = target.isfinite() | ~used
             validation.check_elements("target", target, valid, "finite, or NaN where it is missing")
         if sample_weight is not None:
-            importance = _weight_argument("sample_weight", sample_weight, target)
+            element_weight = _weight_argument("sample_weight", sample_weight, target)
             if check_values:
                 valid = (sample_weight >= 0) & sample_weight.isfinite()
                 valid = valid | ~_used_entries(sample_weight, used)
                 validation.check_elements("sample_weight", sample_weight, valid, "finite and >= 0")
-            dtype = torch.promote_types(dtype, importance.dtype)
-            used = used & (importance > 0)
-            sample_weight = torch.where(used, importance.to(dtype), 0.0)
+            dtype = torch.promote_types(dtype, element_weight.dtype)
+            used = used & (element_weight > 0)
+            sample_weight = torch.where(used, element_weight.to(dtype), 0.0)
         if variance is None:
             expanded = target.new_zeros(()).expand(target.shape)
         else:
@@ -187,21 +187,23 @@ class Weighted(NamedTuple):
     denominator: Tensor
 
     @classmethod
-    def of(
+    def from_labels(
         cls, weighting: Weighting, labels: Labels, scope: Scope, *, per_output: bool = False
     ) -> Weighted:
         """Compute the weights of one batch in a scope that may include other batches."""
         dtype = labels.target.dtype
         w = weighting.weights(labels.variance, scope.cast(dtype), dtype)
-        unit = None if scope.importance is None else scope.importance.to(dtype)
+        divisor = scope.sample_weight_divisor
+        divisor = None if divisor is None else divisor.to(dtype)
         if labels.sample_weight is not None:
-            w = w * (labels.sample_weight if unit is None else labels.sample_weight / unit)
-        elif unit is not None:
-            w = w / unit
+            s = labels.sample_weight
+            w = w * (s if divisor is None else s / divisor)
+        elif divisor is not None:
+            w = w / divisor
         terms = weighting.denominator_terms(labels.variance, w)
         denominator = sum_elements(terms, per_output).to(w.dtype)
-        if unit is not None and not weighting.is_relative:
-            denominator = denominator / unit
+        if divisor is not None and not weighting.is_relative:
+            denominator = denominator / divisor
         return cls(labels.target, w, denominator)
 
     def with_common_denominator(self) -> Weighted:
@@ -304,11 +306,11 @@ class LossFormula:
         scope = Scope.over(
             self.weighting,
             labels.promoted_variance(),
-            None if absolute else labels.largest_importance,
+            None if absolute else labels.largest_sample_weight,
             validate_args=self.validate_args,
             per_output=self.per_output,
         )
-        return Weighted.of(self.weighting, labels, scope, per_output=self.per_output)
+        return Weighted.from_labels(self.weighting, labels, scope, per_output=self.per_output)
 
     def sums(
         self,

@@ -14,7 +14,7 @@ from biv._utils.pages import argument_hint
 from biv.epsilon import EpsilonPolicy, Fixed
 from biv.losses import weights
 
-ORDINARY_IMPORTANCE = 1e-18, 1e18  # range of the largest sample weight that float32 can sum
+ORDINARY_SAMPLE_WEIGHTS = 1e-18, 1e18  # range of the largest sample weight that float32 can sum
 
 
 def sum_elements(elements: Tensor, per_output: bool) -> Tensor:
@@ -37,21 +37,21 @@ class Scope(NamedTuple):
     smallest_variance : Tensor
         Smallest variance, +inf if no element is used; of shape (D,) if each output has its own
         normaliser.
-    importance : Tensor or None, default=None
+    sample_weight_divisor : Tensor or None, default=None
         Number that sample weights are divided by, which does not change any loss. It is 1 unless
         their sums would overflow or lose digits, and None without sample weights.
     """
 
     epsilon: float | Tensor
     smallest_variance: Tensor
-    importance: Tensor | None = None
+    sample_weight_divisor: Tensor | None = None
 
     @classmethod
     def over(
         cls,
         weighting: Weighting,
         variance: Tensor,
-        largest_importance: Tensor | None = None,
+        largest_sample_weight: Tensor | None = None,
         *,
         validate_args: bool,
         per_output: bool = False,
@@ -66,12 +66,14 @@ class Scope(NamedTuple):
             if check_values:
                 weighting.policy.check(variance)
             scope = cls(weighting.policy.resolve(variance), weights.smallest_variance(variance))
-        if largest_importance is not None:
-            scope = scope._replace(importance=_importance_unit(largest_importance))
+        if largest_sample_weight is not None:
+            scope = scope._replace(
+                sample_weight_divisor=_sample_weight_divisor(largest_sample_weight)
+            )
         if check_values:
             weighting.check(scope)
-            if largest_importance is not None and not weighting.is_relative:
-                _check_products_finite(scope, largest_importance)
+            if largest_sample_weight is not None and not weighting.is_relative:
+                _check_products_finite(scope, largest_sample_weight)
         return scope
 
     def cast(self, dtype: torch.dtype) -> Scope:
@@ -81,11 +83,11 @@ class Scope(NamedTuple):
         return self
 
 
-def _importance_unit(largest: Tensor) -> Tensor:
+def _sample_weight_divisor(largest: Tensor) -> Tensor:
     """Return the divisor that brings the largest sample weight into the ordinary range."""
-    tiny, huge = ORDINARY_IMPORTANCE
-    unit = (largest / huge).clamp(min=1.0) * (largest / tiny).clamp(max=1.0)
-    return torch.where(largest > 0, unit, 1.0)
+    tiny, huge = ORDINARY_SAMPLE_WEIGHTS
+    divisor = (largest / huge).clamp(min=1.0) * (largest / tiny).clamp(max=1.0)
+    return torch.where(largest > 0, divisor, 1.0)
 
 
 def smallest_per_output(rows: Tensor) -> Tensor:
@@ -234,7 +236,7 @@ class AbsoluteBIV(Weighting):
 
 def _check_products_finite(scope: Scope, largest: Tensor) -> None:
     least = (scope.smallest_variance + scope.epsilon).to(largest.dtype)
-    if bool((largest / _importance_unit(largest) / least).isinf().any()):
+    if bool((largest / _sample_weight_divisor(largest) / least).isinf().any()):
         raise ValueError(
             "sample_weight / (variance + epsilon) must be finite; got a sample_weight of "
             f"{float(largest):g} and a smallest variance + epsilon of {float(least.min()):g}: "

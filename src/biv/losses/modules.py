@@ -399,7 +399,9 @@ class WindowLoss:
         if per_output:
             _distributed.check_outputs(target, scope.smallest_variance.shape)
         labels = self.formula.labels(target, variance, mask, sample_weight)
-        weighted = Weighted.of(self.formula.weighting, labels, scope, per_output=per_output)
+        weighted = Weighted.from_labels(
+            self.formula.weighting, labels, scope, per_output=per_output
+        )
         return self.normaliser.loss(weighted.numerator(self.formula.base, pred))
 
 

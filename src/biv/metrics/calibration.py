@@ -1,4 +1,4 @@
-"""Checks of error bars against residuals: a common factor, and a column read as something else."""
+"""Checks of error bars against residuals: a common factor, and a column that was read wrongly."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from biv.metrics._scores import Score
 from biv.metrics.sample_size import raise_to_sample_size
 
 READINGS = {"variance": 1, "std": 2, "precision": -1, "inverse std": -2}  # σ² = column ** power
-MIN_READ = 500  # with fewer labels, most misreadings are missed and outliers look like one
-MAX_READ = 20_000  # more labels take time without adding information
+MIN_LABELS = 500  # with fewer labels, most misreadings are missed and outliers look like one
+MAX_LABELS = 20_000  # more labels take time without adding information
 FAR_BETTER = 4.0  # standard errors by which another reading must fit better
-FOLLOWING = 0.15  # rank correlation of σ² with residuals from which σ² is taken to follow the noise
+MAX_NOISE_CORRELATION = 0.15  # rank correlation of σ² and residual; above it, σ² follows the noise
 
 
 @errors_point_to("checking")
@@ -46,8 +46,8 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
     -------
     Score
         (value, stderr), without unit. The value is 1 for right variances. If all variances are
-        wrong by a common factor, it is the number to multiply them by. Near or below 0, the
-        variances do not show how noisy each label is. The standard error holds for noise of any
+        wrong by a common factor, it is the number to multiply them by. If it is near or below 0,
+        the variances do not show how noisy each label is. The standard error holds for noise of any
         distribution.
 
     Raises
@@ -61,8 +61,9 @@ def variance_factor(pred: Any, target: Any, variance: Any) -> Score:
     inverse variance of a squared residual. Noise of the same size in all labels is part of τ². **A
     model that is worse where labels are noisier makes c too large.**
 
-    If the variances are wrong in another way, c is only a slope. For example, σ passed for σ² gives
-    about 2σ, which looks right near σ = 0.5. :func:`misread` compares the shapes instead.
+    If the variances are wrong in another way, c is only a slope. For example, if σ was passed for
+    σ², c is the slope of σ² on σ, which is 2σ at a typical σ. Near σ = 0.5 it is 1 and looks right.
+    :func:`misread` compares the shapes instead.
 
     Identities:
 
@@ -116,7 +117,7 @@ def _likely_ratio(square: Tensor, variance: Tensor) -> float:
 
 @errors_point_to("error-bars")
 def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -> str | None:
-    r"""Detect a column of error bars that holds something else than it was read as.
+    r"""Detect a column of error bars that holds something other than what it was read as.
 
     Each reading of the column predicts the mean of the squared residual :math:`r_k^2`, as
     :math:`\tau^2 + \sigma_k^2`. Here τ² is the variance of the model's own error, and σ² is the
@@ -132,13 +133,14 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     variance : array-like of the shape of `pred`, or (N, 1) for (N, D)
         Noise variance σ² of each label, as the column was read. Labels with σ² = 0 are ignored.
     taken : {"variance", "std", "precision", "inverse std"}, default="variance"
-        What the column was read as: σ², σ, 1/σ² or 1/σ. Set it if the column did not hold σ².
+        Quantity that the column was read as: σ², σ, 1/σ² or 1/σ. Set it if the column was not read
+        as σ².
 
     Returns
     -------
     str or None
         The reading that fits better, as one of the values of `taken`. None if no other reading
-        does, if the column is correlated with the residuals' sign (as error bars computed from
+        does, if the column is correlated with the signed residuals (as error bars computed from
         the noisy label are), or if there are fewer than 500 labels.
 
     Raises
@@ -151,8 +153,8 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     The test compares normal likelihoods of the residuals (Vuong, 1989). Another reading must be
     better by more than four standard errors of the difference. The reading that was used may have a
     factor c >= 0, as :math:`\tau^2 + c\,\sigma_k^2`; the others have none. So the test compares the
-    **shape**, which :func:`variance_factor` does not: if σ was passed for σ², that factor is about
-    2σ and looks right near σ = 0.5.
+    **shape**, which :func:`variance_factor` does not: if σ was passed for σ², that factor is the
+    slope of σ² on σ, which near σ = 0.5 is 1 and looks right.
 
     **None does not show that the column was read correctly.** How often σ passed for σ² is
     detected, if the error bars vary by a factor of 1.6 to 2 and the model's own error is
@@ -167,14 +169,13 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     normal, and one outlier of 20 σ per 100 labels 10,000         no draw
     ============================================== ============== ======================
 
-    A model error that grows with σ², or a placeholder in many rows, may be taken for a misread
+    A model error that is proportional to σ², or a placeholder in many rows, may look like a misread
     column.
 
-    Identities:
+    Multiplying f and ỹ by c, and σ² by c², may change the result, because the readings of one
+    column scale differently.
 
-    - Multiplying f and ỹ by c, and σ² by c², **may change the result** unless it is None, because σ
-      and σ² of the same column scale differently.
-    - Shuffled error bars give None.
+    Identity: shuffled error bars give None.
 
     References
     ----------
@@ -195,21 +196,21 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     if taken not in READINGS:
         raise ValueError(f"taken must be one of {', '.join(READINGS)}; got {taken!r}")
     f, y, v = used_elements(target, variance, pred, largest_variance=math.inf)
-    used = v > 0
-    stride = -(-int(used.sum()) // MAX_READ) or 1
-    residual, v = (f - y)[used][::stride], v[used][::stride]
+    positive = v > 0
+    stride = -(-int(positive.sum()) // MAX_LABELS) or 1
+    residual, v = (f - y)[positive][::stride], v[positive][::stride]
     square = residual.square()
-    if len(v) < MIN_READ or not bool(v.max() > v.min()) or not bool(square.any()):
+    if len(v) < MIN_LABELS or not bool(v.max() > v.min()) or not bool(square.any()):
         return None
-    if abs(rank_correlation(residual.numpy(), v.numpy())) > FOLLOWING:
+    if abs(rank_correlation(residual.numpy(), v.numpy())) > MAX_NOISE_CORRELATION:
         return None
     without_variances = _log_likelihoods(square, torch.zeros_like(v), scaled=False)
-    used = max(_log_likelihoods(square, v, scaled=True), without_variances, key=torch.sum)
+    as_read = max(_log_likelihoods(square, v, scaled=True), without_variances, key=torch.sum)
     gains = {}
     for name, power in READINGS.items():
         if name != taken:
             other = v ** (power / READINGS[taken])
-            gain = _log_likelihoods(square, other, scaled=False) - used
+            gain = _log_likelihoods(square, other, scaled=False) - as_read
             if float(gain.sum()) > FAR_BETTER * math.sqrt(len(v)) * float(gain.std()):
                 gains[name] = float(gain.sum())
     return max(gains, key=gains.__getitem__, default=None)

@@ -56,7 +56,7 @@ def label_variance(target: Any, variance: Any, *, per_output: bool = False) -> f
     -----
     The estimate is unbiased for given weights. Its :math:`V_0` is the Paule–Mandel estimate, the
     root of :math:`\sum (\tilde y - m_0)^2 / (\sigma^2 + V_0) = n - 1`. Here :math:`m_0` is the mean
-    of ỹ with the weights :math:`1/(\sigma^2 + V_0)`. It is raised if the result would rest on too
+    of ỹ with the weights :math:`1/(\sigma^2 + V_0)`. V_0 is raised if the result would rest on too
     few labels; see `epsilon` of :func:`noise_corrected_mse`. One huge σ² has therefore no effect,
     while it would ruin var(ỹ) − mean(σ²).
 

@@ -111,7 +111,7 @@ class LabelScaler:
         labels = arrays.to_float_array("y", y).astype(np.float64)
         arrays.check_magnitude("y", labels, arrays.LARGEST)
         if labels.ndim == 2 and labels.shape[1] > 1:
-            return cls._of_each_output(labels, variance, ddof)
+            return cls._fit_per_output(labels, variance, ddof)
         if variance is None:
             labels = labels[~np.isnan(labels)]
             if labels.size <= ddof:
@@ -125,7 +125,7 @@ class LabelScaler:
         return cls(mean, math.sqrt(spread))
 
     @classmethod
-    def _of_each_output(
+    def _fit_per_output(
         cls, labels: npt.NDArray[np.float64], variance: npt.ArrayLike | None, ddof: int
     ) -> LabelScaler:
         noise = None

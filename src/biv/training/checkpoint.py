@@ -1,4 +1,4 @@
-"""Checkpoint files, which are written completely or not at all and belong to one training."""
+"""Checkpoint files, which are written completely or not at all and belong to one training run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
 
 
 class CheckpointFile:
-    """File that a training is saved to; the training continues if the disk is full.
+    """File that a training run is saved to; the run continues if the disk is full.
 
     A checkpoint is larger than the trained model, so the disk may have room for the model alone. A
     first checkpoint that fails for another reason, such as a wrong path, raises its error at once.
@@ -143,7 +143,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
 def fingerprint(
     network: str, parameters: str | None, members: Sequence[Member], schedule: Schedule
 ) -> dict[str, str]:
-    """Return a short digest of each part of a training that its result depends on, except epochs.
+    """Return a digest of each part of a training run that its result depends on, except epochs.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def digest(*tensors: Tensor) -> str:
 
 
 def require_same(expected: Mapping[str, str], actual: Mapping[str, str]) -> None:
-    """Check that two fingerprints are of the same training.
+    """Check that two fingerprints are of the same training run.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def require_same(expected: Mapping[str, str], actual: Mapping[str, str]) -> None
     if differing:
         shown = ", ".join(differing[:DIFFERENCES_SHOWN])
         more = ", ..." if len(differing) > DIFFERENCES_SHOWN else ""
-        raise ValueError(f"the state is from another training, which differs in {shown}{more}")
+        raise ValueError(f"the state is from another training run, which differs in {shown}{more}")
 
 
 def require_like(expected: Any, actual: Any, name: str = "the state") -> None:

@@ -42,8 +42,8 @@ class Compute:
 
     Notes
     -----
-    The loss and its gradients do not depend on `micro_batch`, up to rounding, unless a layer mixes
-    rows: weights are normalised, and ε is chosen, over the whole batch.
+    Weights are normalised, and ε is chosen, over the whole batch. Up to rounding, the loss and its
+    gradients therefore do not depend on `micro_batch`, unless a layer mixes rows.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def cross_fit(
     rows : Triplets
         Rows to train on; labels without variances are taken to be clean.
     schedule : Schedule
-        Largest number of epochs, batches and optimizer. Set its ``averaging`` to make scores
+        Batches, optimizer and largest number of epochs. Set its ``averaging`` to make scores
         steadier and members better. Its ``test_every`` is not used.
     loss : VarianceLoss, default=None
         Loss of all members; None takes ``BIVLoss()`` if there are variances, else ``L2Loss()``.
@@ -139,7 +139,7 @@ def cross_fit(
         terminal clean.
     checkpoint : str or pathlib.Path, default=None
         File that the training is saved to, and resumed from if it exists, as in
-        :func:`train_stack`. It requires networks that can be stacked. Set it for long trainings.
+        :func:`train_stack`. It requires networks that can be stacked. Set it for long runs.
     checkpoint_seconds : float, default=60.0
         Seconds between two saves. Decrease it to lose less when the process is killed.
     after_epoch : callable, optional
@@ -166,10 +166,10 @@ def cross_fit(
         \qquad w_k = \frac{1}{\sigma_k^2 + \epsilon}
 
     over the labels that are used, averaged over the outputs. New rows are predicted by all M
-    members, whose mean varies less than that of m. With s² the variance between the members that
-    left a row out, their error is lower by s²(1/m − 1/M), which is subtracted if m > 1. The
-    weights are the same in all epochs, so that σ² cancels when two epochs are compared. At most
-    131,072 evenly spaced rows are scored.
+    members, whose mean varies less than that of m. The error of the mean of all M is lower by
+    s²(1/m − 1/M), where s² is the variance between the members that left the row out. This is
+    subtracted if m > 1. The weights are the same in all epochs, so that σ² cancels when two epochs
+    are compared. At most 131,072 evenly spaced rows are scored.
 
     Examples
     --------
@@ -188,8 +188,8 @@ def cross_fit(
     if members % folds:
         raise ValueError(f"members must be a multiple of folds, {folds}; got {members}{HELP}")
     validation.integer("patience", patience, at_least=1)
-    settings = _make_members(rows, parts, loss, learning_rate, members, seed)
-    stack = make_ensemble(model, settings, schedule, threads)
+    stack_members = _make_members(rows, parts, loss, learning_rate, members, seed)
+    stack = make_ensemble(model, stack_members, schedule, threads)
     score = _OutOfFoldScore(rows, parts, members)
     stopping = EarlyStopping(patience)
     checkpointing = _Checkpointing(stack, stopping, checkpoint, checkpoint_seconds)
@@ -330,7 +330,7 @@ class _Checkpointing:
         state = resume(stack, self.file)
         if state is not None:
             with typed_json.errors_name_file(
-                path, "is the checkpoint of another training: move it away to start again"
+                path, "is the checkpoint of another training run: move it away to start again"
             ):
                 require_like({"choice": stopping.state_dict()}, state)
             stopping.load_state_dict(state["choice"])

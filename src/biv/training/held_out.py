@@ -1,4 +1,4 @@
-"""Score that compares the epochs of one training on noisy labels."""
+"""Score that compares the epochs of one training run on noisy labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of a training, and whether it diverged."""
+"""Curves of a training run, and whether it diverged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIVERGED_ABOVE = 1.0
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Curves of one training.
+    """Curves of one training run.
 
     Attributes
     ----------

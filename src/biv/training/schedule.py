@@ -15,7 +15,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 @dataclass(frozen=True)
 class Schedule:
-    r"""Epochs, batches, tests and optimizer of a training; the paper's values by default.
+    r"""Epochs, batches, tests and optimizer of a training run; the paper's values by default.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ class Schedule:
 
     Examples
     --------
-    >>> whole, kept = Schedule(batch_size=32, drop_last=True), Schedule(batch_size=32)
-    >>> whole.steps_per_epoch(100), kept.steps_per_epoch(100)
+    >>> drop, keep = Schedule(batch_size=32, drop_last=True), Schedule(batch_size=32)
+    >>> drop.steps_per_epoch(100), keep.steps_per_epoch(100)
     (3, 4)
     """
 

@@ -170,7 +170,7 @@ class Stack:
         self._curves.record("train_loss", values)
         self._curves.record("size", sizes)
         finite = [a and b for a, b in zip(finite, self._optimizer.finite(), strict=True)]
-        self._curves.freeze_others(finite, self.step)
+        self._curves.freeze_diverged(finite, self.step)
         self._average()
 
     def _average(self) -> None:
@@ -224,7 +224,7 @@ class Stack:
                 tested[test.members] = True
                 losses[test.members] = test.losses(self._stacked).double()
         self._curves.record_test(losses.tolist(), self.step)
-        self._curves.freeze_others((losses.isfinite() | ~tested).tolist(), self.step)
+        self._curves.freeze_diverged((losses.isfinite() | ~tested).tolist(), self.step)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:

@@ -53,8 +53,8 @@ class StackCurves:
         self.record("test_loss", losses)
         self._test_steps.append(step)
 
-    def freeze_others(self, finite: Sequence[bool], step: int) -> None:
-        """Note the step for members that are no longer finite."""
+    def freeze_diverged(self, finite: Sequence[bool], step: int) -> None:
+        """Freeze the members that are not finite, and store the step at which they diverged."""
         for member, is_finite in enumerate(finite):
             if not is_finite and self.frozen_at[member] is None:
                 self.frozen_at[member] = step
@@ -79,7 +79,7 @@ class StackCurves:
         tested : sequence of bool
             Whether each member has test rows.
         steps : int
-            Number of steps of the whole training.
+            Number of steps of the whole training run.
         test_every : int or None
             Number of steps between two evaluations; None if there are none.
         """

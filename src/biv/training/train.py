@@ -77,7 +77,7 @@ def train_stack(
     checkpoint : str or pathlib.Path, default=None
         File that the training is saved to, and resumed from if it exists. It is written at the end
         of an epoch if `checkpoint_seconds` have passed, and on an interruption (Ctrl-C). A resumed
-        training may have more epochs; any other difference is an error. Set it if the training
+        run may have more epochs; any other difference is an error. Set it if the training
         takes longer than you can afford to repeat.
     checkpoint_seconds : float, default=60.0
         Seconds between two saves. A killed process loses what it did since the last save; decrease
@@ -97,11 +97,11 @@ def train_stack(
         If `members` is not a sequence of `Member`, or `model` does not make networks.
     ValueError
         If the shapes or the numbers of steps of the members differ, or `checkpoint` is the
-        checkpoint of another training.
+        checkpoint of another training run.
 
     Notes
     -----
-    Each member ends bit for bit as if it had been trained alone. A training that is interrupted and
+    Each member ends bit for bit as if it had been trained alone. A run that is interrupted and
     resumed ends bit for bit as an uninterrupted one.
 
     Examples
@@ -113,8 +113,8 @@ def train_stack(
     >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     >>> rows = Triplets(x, x.sum(dim=1), torch.ones(64))
     >>> members = [Member(rows, loss=loss) for loss in (BIVLoss(), L2Loss())]
-    >>> biv, l2 = train_stack(MLP(features=3), members, Schedule(epochs=2, batch_size=16))
-    >>> bool((abs(biv.history.train_loss - l2.history.train_loss) < 1e-5).all())
+    >>> with_biv, with_l2 = train_stack(MLP(features=3), members, Schedule(epochs=2, batch_size=16))
+    >>> bool((abs(with_biv.history.train_loss - with_l2.history.train_loss) < 1e-5).all())
     True
     """
     validation.real_number("checkpoint_seconds", checkpoint_seconds, validation.NON_NEGATIVE)
@@ -169,7 +169,7 @@ def train_module(
     checkpoint : str or pathlib.Path, default=None
         File that the training is saved to, and resumed from if it exists, as in
         :func:`train_stack`. The parameters of the checkpoint replace those of `model`, and
-        ``compute.micro_batch`` may differ. Set it for long trainings.
+        ``compute.micro_batch`` may differ. Set it for long runs.
     checkpoint_seconds : float, default=60.0
         Seconds between two saves, each at the end of an epoch. Decrease it to lose less when the
         process is killed.
@@ -187,7 +187,7 @@ def train_module(
     TypeError
         If `model` is not a ``torch.nn.Module``.
     ValueError
-        If `checkpoint` is the checkpoint of another training.
+        If `checkpoint` is the checkpoint of another training run.
 
     Warns
     -----
@@ -196,8 +196,8 @@ def train_module(
 
     Notes
     -----
-    On a CPU, with the same number of threads, a training that is interrupted and resumed ends bit
-    for bit as an uninterrupted one.
+    On a CPU, with the same number of threads, a run that is interrupted and resumed ends bit for
+    bit as an uninterrupted one.
 
     Examples
     --------
@@ -331,14 +331,14 @@ def _run_to_end(
 
 
 def resume(training: Stack | Loop, file: CheckpointFile) -> dict[str, Any] | None:
-    """Load a checkpoint into a new training, or write the first checkpoint if there is none.
+    """Load a checkpoint into a new training run, or write the first checkpoint if there is none.
 
     Return the content of the checkpoint, or None if it is from before the first step.
 
     Raises
     ------
     ValueError
-        If the file is not a checkpoint, or is the checkpoint of another training.
+        If the file is not a checkpoint, or is the checkpoint of another training run.
     """
     path = file.path
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Small trainings for the tests of models and training."""
+"""Rows and members of small training runs for the tests of models and training."""
 
 import numpy as np
 import torch
