@@ -760,7 +760,10 @@ def test_identifiers_of_a_frame_are_kept_by_name(tmp_path):
 
 def test_a_frame_of_identifiers_only_is_an_error():
     data, y, _ = with_identifiers()
-    with pytest.raises(ValueError, match=r"X must have a column .*keep=\['id'\] keeps it"):
+    with pytest.raises(
+        ValueError,
+        match=r"all columns of X look like identifiers; column 'id' .*keep=\['id'\] keeps it",
+    ):
         biv.BIVRegressor(**QUICK).fit(data[["id"]], y)
 
 

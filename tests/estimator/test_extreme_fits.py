@@ -170,7 +170,8 @@ def test_labels_whose_powers_overflow_or_underflow_are_an_error(size):
     [
         ({"y_std": 1e200}, "y_std must be at most 1e[+]75"),
         ({"y_var": 1e200}, "y_var must be at most 1e[+]150"),
-        ({"y_std": 1e-200}, "y_std must be 0 or at least 1e-75"),
+        ({"y_std": 1e-200}, "y_std must be 0 or at least 1e-75, so that its square is not 0; got"),
+        ({"y_var": 1e-200}, "y_var must be 0 or at least 1e-150; got a smaller value in"),
         ({"y_std": 1j}, "y_std must hold real numbers"),
         ({"y_var": np.full(ROWS, 1 + 1j)}, "y_var must hold real numbers"),
         ({"y_var": np.full(ROWS, 1 + 1j, dtype=object)}, "y_var must hold numbers"),

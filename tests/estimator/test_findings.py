@@ -51,15 +51,15 @@ def draw(name, rows, seed):
     """Return predictions, labels, a column of error bars, and what it is passed as."""
     rng = np.random.default_rng([seed, rows])
     pred, target, sigma = labels(rng, rows)
-    make, taken, _ = COLUMNS[name]
+    make, passed_as, _ = COLUMNS[name]
     column = make(rng, sigma)
     if name == "two instruments":  # the labels scatter by these error bars
         target = pred + column * rng.normal(size=rows)
-    return pred, target, column, taken
+    return pred, target, column, passed_as
 
 
-def judge_column(pred, target, column, taken):
-    return judge(pred, target, column ** metrics.READINGS[taken], taken)
+def judge_column(pred, target, column, passed_as):
+    return judge(pred, target, column ** metrics.READINGS[passed_as], passed_as)
 
 
 @pytest.mark.slow
@@ -69,11 +69,11 @@ def test_the_kind_is_right(name):
     assert sum(kind in COLUMNS[name][2] for kind in kinds) >= DRAWS - 1
 
 
-def judge_corrected(finding, pred, target, column, taken):
+def judge_corrected(finding, pred, target, column, passed_as):
     """Return the finding after the advice has been followed."""
-    variance = column ** metrics.READINGS[taken]
+    variance = column ** metrics.READINGS[passed_as]
     if finding.kind == "factor":
-        return judge(pred, target, variance, taken, calibrated=finding.factor.value)
+        return judge(pred, target, variance, passed_as, calibrated=finding.factor.value)
     if finding.kind == "misread":
         text = finding.text
         reading = next(k for k in INSTEAD if f"seems to hold {INSTEAD[k][0]}, judging by" in text)
@@ -84,7 +84,7 @@ def judge_corrected(finding, pred, target, column, taken):
     unknown = np.isin(column, values[counts >= 3])
     assert ("In that case, fit without error bars" in finding.text) == unknown.all()
     assert ("choose its replacement with unknown_variance" in finding.text) != unknown.all()
-    return judge(pred, target, np.where(unknown, np.nan, variance), taken)
+    return judge(pred, target, np.where(unknown, np.nan, variance), passed_as)
 
 
 @pytest.mark.slow
@@ -113,22 +113,22 @@ def test_few_labels_are_not_judged(name, rows):
 
 
 def test_only_labels_with_an_error_bar_are_counted():
-    pred, target, column, taken = draw("right", 1500, 0)
+    pred, target, column, passed_as = draw("right", 1500, 0)
     column[MIN_JUDGED - 1 :] = np.nan
     column[200:300] = np.inf
-    assert judge_column(pred, target, column, taken).kind == "few"
+    assert judge_column(pred, target, column, passed_as).kind == "few"
     column[300] = 1.0
-    assert judge_column(pred, target, column, taken).kind != "few"
+    assert judge_column(pred, target, column, passed_as).kind != "few"
 
 
 def test_one_huge_error_bar_does_not_change_the_finding():
-    pred, target, column, taken = draw("right", 600, 0)
+    pred, target, column, passed_as = draw("right", 600, 0)
     column[3] = 1e10
-    assert judge_column(pred, target, column, taken).kind == "consistent"
+    assert judge_column(pred, target, column, passed_as).kind == "consistent"
     column[:] = np.where(
         np.arange(600) < 5, column, 0.0
     )  # with a median of 0, no error bar is huge
-    assert judge_column(pred, target, column, taken).kind != "few"
+    assert judge_column(pred, target, column, passed_as).kind != "few"
 
 
 def heavy(rng, rows):
@@ -206,8 +206,8 @@ def test_error_bars_larger_than_the_noise():
 
 
 def test_the_text_of_a_factor_names_other_causes():
-    pred, target, column, taken = draw("too large", 1500, 0)
-    low = judge(pred, target, column**2, taken)
+    pred, target, column, passed_as = draw("too large", 1500, 0)
+    low = judge(pred, target, column**2, passed_as)
     assert "few repeats" in low.text
     assert "worse where labels" not in low.text
     assert "biv train --calibrate-variance corrects" in low.record().text

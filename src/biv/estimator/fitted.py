@@ -40,7 +40,7 @@ class RowError(ValueError):
     column: Any = None
 
     @classmethod
-    def of(cls, row: int, column: Any, value: float) -> RowError:
+    def for_cell(cls, row: int, column: Any, value: float) -> RowError:
         """Return the error of a cell with this value."""
         error = cls(
             f"X must hold numbers that the model has a finite prediction for; got {value:g} in "
@@ -212,7 +212,7 @@ class Fitted:
             return ValueError(f"the prediction of row {row} is not finite: the model is damaged")
         place = self.encoder.place_of(worst)
         column = place if names is None else names[place]
-        return RowError.of(row, column, float(matrix[row, worst]))
+        return RowError.for_cell(row, column, float(matrix[row, worst]))
 
     @property
     def out_of_fold(self) -> Array:

@@ -378,7 +378,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 fill = error_bars.medians(used_bars)  # "estimate" begins with it too
             rows = TrainingRows(
                 x[torch.from_numpy(used)],
-                TrainingLabels.of(labels[used, output, None], used_bars, used_weight, fill),
+                TrainingLabels.from_arrays(
+                    labels[used, output, None], used_bars, used_weight, fill
+                ),
             )
             candidates = candidate_networks(self.model, rows.x, encoder)
             fit = fit_output(rows, candidates, settings, self._checkpoint(output, labels))

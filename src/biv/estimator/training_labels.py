@@ -47,7 +47,7 @@ class TrainingLabels:
     fill: Array | None = None
 
     @classmethod
-    def of(
+    def from_arrays(
         cls, y: Array, bars: ErrorBars | None, weight: Array | None, fill: Array | None = None
     ) -> TrainingLabels:
         """Return the labels at the beginning of a fit.

@@ -93,7 +93,7 @@ def _joined(parts: list[Tensor]) -> Any:
 
 @dataclass(eq=False)
 class StreamedTraining:
-    """Training of one network, of which every rank holds a copy and trains it on its own rows.
+    """Training of one network; every rank has a copy of it and trains it on its own rows.
 
     The loss is normalised over the rows of all ranks, and the gradients are averaged over the
     ranks, so that a step is that of the whole batch.
