@@ -46,7 +46,7 @@ def fitted_regressor(
     module.load_state_dict(stopping.best)
     bars = None if held_out.variance is None else ErrorBars(held_out.variance[:, None], "y_var")
     fill = None if encoding.unknown is None or bars is None else np.array([encoding.unknown])
-    labels = TrainingLabels.of(held_out.y[:, None], bars, held_out.weight, fill)
+    labels = TrainingLabels.from_arrays(held_out.y[:, None], bars, held_out.weight, fill)
     diagnostics = labels.diagnose(raw(scalers, stopping.predicted.double().numpy()))
     if bars is not None:  # the size is for the whole table, not only for the held-out rows
         size = survey.labels.effective_sample_size(max(diagnostics.tau2[0], TINY))
