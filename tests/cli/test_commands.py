@@ -271,7 +271,7 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         (LINES[:1], COLUMNS, "must have rows with cells to learn from; got none"),
         (["x,y,s", *(f"{k},7,{1 + k % 3}" for k in range(60))], COLUMNS, "every label in column 'y' is 7: nothing can be learned"),
         (["y,s", *(line[2:] for line in LINES[1:])], COLUMNS, "must have a column to learn from; got none"),
-        (LINES, [*COLUMNS, "--features", "x", "y"], "'y' cannot be a feature and a label"),
+        (LINES, [*COLUMNS, "--features", "x", "y"], "'y' cannot be both a feature and the label"),
         (LINES, ["--target", "y", "--target-interval", "x", "s", "--level", "2"], "level must be"),
         (LINES, [*COLUMNS, "--seed", "-1"], "--seed must be non-negative; got -1"),
     ],
@@ -705,7 +705,7 @@ def test_notes_on_implausible_error_bars(capsys):
     assert run("train", "related.csv", *columns, *SMALL, "--out", "b") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "The error bars grow with the label (rank correlation +1.00), " in shown
-    assert "weighted all labels alike R² to the true labels" in shown
+    assert "weighted unweighted R² to the true labels" in shown
     assert run("train", "large.csv", "--target", "y", "--keep", "x", *SMALL, "--out", "c") == 0
     output = capsys.readouterr()
     assert (

@@ -282,9 +282,9 @@ def verdicts():
 
 def test_verdicts_are_reported_with_ratio_interval_and_seeds(verdicts):
     for report_text in (report.text(verdicts, SEEDS), report.markdown(verdicts, SEEDS)):
-        assert "Of 3: 2 hold, 1 fail, 0 undecided." in report_text
+        assert "Of 3: 2 hold, 1 fails, 0 undecided." in report_text
         assert "holds (all 17 parts)" in report_text
-        assert "FAILS (2 of 3 parts hold, 1 fail)" in report_text
+        assert "FAILS (2 of 3 parts hold, 1 fails)" in report_text
         # Parts that are only shown are not counted.
         assert re.search(r"noisy region twice *(\n|\|) +holds( +\||\n)", report_text)
         assert "4 of 5" in report_text

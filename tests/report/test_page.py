@@ -9,6 +9,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -260,7 +261,7 @@ def test_the_recommendation_comes_first(model, recommendation, first):
 def test_the_expected_gain_is_the_conclusion(model, worth, message):
     folder = ModelFolder.read(model)
     bars = dataclasses.replace(folder.evidence.bars, worth=worth)
-    evidence = dataclasses.replace(folder.evidence, bars=bars)
+    evidence = msgspec.structs.replace(folder.evidence, bars=bars)
     folder = dataclasses.replace(folder, evidence=evidence)
     assert message in model_page.build_model_page(folder, "m").more_conclusions[1]
     assert message in " ".join(training.text(folder).split())
@@ -290,7 +291,7 @@ def test_conclusions_of_a_page_agree_with_those_of_the_command(model):
     assert page.more_conclusions == ["The error bars are larger than the noise."]
     page = page_with(model, r2=0.6, r2_stderr=0.01, r2_all_labels_alike=0.9,
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
-    assert page.more_conclusions[1].startswith("R² depends on which labels count: 0.600 if ")
+    assert page.more_conclusions[1].startswith("R² depends on the weights: 0.600 weighted ")
     caveat = page_with(model, rank_correlation_with_label=0.5).more_conclusions[1]
     assert caveat.startswith("The error bars grow with the label (rank correlation +0.50), ")
 
@@ -327,7 +328,7 @@ def test_replaced_error_bars_are_marked_as_assumed(tmp_path):
     assert main(["train", str(table), *options]) == 0
     folder = ModelFolder.read(tmp_path / "m")
     assert folder.evidence.bars.count == 148
-    first = folder.evidence.look_at[0]
+    first = folder.evidence.outliers[0]
     assert (first.where, first.sigma_unknown) == (f"{table}, row 5", True)
     text = texts(model_page.build_model_page(folder, "m"))
     assert "(assumed)" in text
@@ -336,7 +337,7 @@ def test_replaced_error_bars_are_marked_as_assumed(tmp_path):
 
 def test_a_streamed_model_shows_the_error_bars_of_held_out_rows(model):
     folder = ModelFolder.read(model)
-    evidence = dataclasses.replace(folder.evidence, rows=6_000)
+    evidence = msgspec.structs.replace(folder.evidence, rows=6_000)
     text = texts(model_page.build_model_page(dataclasses.replace(folder, evidence=evidence), "m"))
     assert "σ² of 150 held-out labels (of 6,000 labels)" in text
 

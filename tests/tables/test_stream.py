@@ -39,10 +39,12 @@ def encoding(survey):
 
 def shards(reader, count, seed=0):
     surveys = survey_groups(reader)
-    learned = {group: survey.learned for group, survey in enumerate(surveys)}
+    training_rows = {group: survey.training_rows for group, survey in enumerate(surveys)}
     encode = encoding(Survey.combine(surveys))
     assigned = assign_row_groups([group.rows for group in reader.groups.groups], count)
-    return [Shard(k, groups, learned, reader, encode, seed) for k, groups in enumerate(assigned)]
+    return [
+        Shard(k, groups, training_rows, reader, encode, seed) for k, groups in enumerate(assigned)
+    ]
 
 
 def test_row_groups_are_listed_and_read(tmp_path):
@@ -131,7 +133,7 @@ def test_a_survey_describes_the_whole_table(tmp_path):
     table = LabelledTable.read(tmp_path, TARGET)
     assert survey.rows == len(table)
     assert survey.unlabelled == table.unlabelled > 0
-    assert survey.learned + sum(map(len, survey.held_out)) == survey.rows
+    assert survey.training_rows + sum(map(len, survey.held_out)) == survey.rows
     exact = FeatureEncoder.fit(table.features)
     encoder = survey.encoder()
     names = list(table.features.columns)
@@ -176,7 +178,7 @@ def test_every_row_that_is_not_held_out_is_used_once_per_epoch(tmp_path, seed):
     parts = shards(reader, 4, seed)
     held_out = np.concatenate([h.y for s in survey_groups(reader) for h in s.held_out])
     assert 0.05 < len(held_out) / 2050 < 0.15
-    scaler = parts[0].encoding.labels
+    scaler = parts[0].encoding.label_scaler
     orders = []
     for epoch in (0, 1):
         stream = Stream(parts, sum(s.rows for s in parts), 64)
@@ -252,7 +254,7 @@ def test_blocks_contain_several_small_groups(tmp_path, monkeypatch):
     write_folder(tmp_path)
     (shard,) = shards(read(tmp_path), 1)
     blocks = shard.blocks(0)
-    sizes = [sum(shard.learned[g] for g in block) for block in blocks]
+    sizes = [sum(shard.training_rows[g] for g in block) for block in blocks]
     assert sorted(g for block in blocks for g in block) == list(range(12))
     assert all(350 <= size <= 350 + 200 for size in sizes[:-1])
     assert blocks != shard.blocks(1)

@@ -165,7 +165,7 @@ def test_if_error_bars_are_correlated_with_the_label_both_scores_must_agree(tmp_
     plain = compare(related, weighted=False)
     assert plain.alike is None
     assert plain.useful is False
-    assert "All labels count alike" in report.text(plain.record()).replace("\n", " ")
+    assert "These errors are unweighted" in report.text(plain.record()).replace("\n", " ")
     better = good_below | {BIV: half(0.05, 0.05)}
     monkeypatch.setattr(comparison, "methods", lambda: better)
     agreed = compare(related)
@@ -314,7 +314,7 @@ def test_rows_of_unknown_error_bar_are_used_as_in_training(tmp_path, monkeypatch
     assert sum((v == result.unknown_variance).sum() for v in seen) >= 50 * 4 * 3
     assert result.record().to_json()["unknown_variance"] == result.unknown_variance
     text = report.text(result.record()).replace("\n", " ")
-    assert "50 of 240 rows have no error bar; their σ² was taken to be" in text
+    assert "50 of 240 rows have no error bar; their σ² was set to" in text
     assert compare(rows).unknown_variance is None
 
 

@@ -62,14 +62,14 @@ def test_evidence_round_trips_through_json(tmp_path):
 def test_right_error_bars_have_the_nominal_coverage(tmp_path):
     rows, x = table(tmp_path, rows=20_000)
     result = evidence_of(rows, x)  # predictions are the truth, so residuals are the labels' noise
-    for level, share in zip(result.coverage.level, result.coverage.found, strict=True):
+    for level, share in zip(result.coverage.level, result.coverage.observed, strict=True):
         assert share == pytest.approx(level, abs=3.5 * np.sqrt(level * (1 - level) / 20_000))
 
 
 def test_coverage_by_hand():
     off = np.array([0.5, 1.5, 2.5, 0.1])
     width = NormalDist().inv_cdf(0.75)
-    assert IntervalCoverage.of(off, [0.5]).found == [np.mean([o <= width for o in off])]
+    assert IntervalCoverage.of(off, [0.5]).observed == [np.mean([o <= width for o in off])]
 
 
 def test_residuals_are_averaged_per_bin():
@@ -108,7 +108,7 @@ def test_weight_shares_by_hand(epsilon):
 def test_a_label_without_noise_holds_all_the_weight_if_epsilon_is_0():
     shares = WeightShares.of(np.array([0.0, 1.0, 1.0, 1.0]), epsilon=0.0, points=5)
     assert shares.with_epsilon == [0.0, 1.0, 1.0, 1.0, 1.0]
-    assert list(shares.curves()) == ["all alike", "1/(σ²+ε)"]
+    assert list(shares.curves()) == ["unweighted", "1/(σ²+ε)"]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
@@ -139,15 +139,17 @@ def test_listed_outliers_are_the_most_distant_with_their_file_and_row(tmp_path):
     x = x.copy()
     x[150] += 600.0
     x[20] -= 30.0
-    look_at = evidence_of(rows, x).look_at
-    assert len(look_at) == evidence.LOOKED_AT
-    assert look_at[0].where == f"{tmp_path / 'b.csv'}, row 51"
-    assert look_at[1].where == f"{tmp_path / 'a.csv'}, row 21"
-    offs = [row.off for row in look_at]
+    outliers = evidence_of(rows, x).outliers
+    assert len(outliers) == evidence.OUTLIERS_LISTED
+    assert outliers[0].where == f"{tmp_path / 'b.csv'}, row 51"
+    assert outliers[1].where == f"{tmp_path / 'a.csv'}, row 21"
+    offs = [row.standardised_residual for row in outliers]
     assert offs == sorted(offs, reverse=True)
     by_hand = abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150])
     assert offs[0] == pytest.approx(by_hand)
-    unsure = evidence_of(rows, x, tau2=9.0).look_at[0].off  # the model's result error counts too
+    unsure = (
+        evidence_of(rows, x, tau2=9.0).outliers[0].standardised_residual
+    )  # the model's result error counts too
     assert unsure == pytest.approx(abs(rows.y[150] - x[150]) / np.sqrt(rows.variance[150] + 9))
 
 

@@ -225,9 +225,9 @@ def test_error_bars_from_a_few_repeats_are_explained(tmp_path):
     assert conclusions.scores_disagree(0.66, 0.02, 0.9, 0.03)
     (sentence,) = conclusions.which_labels_count((0.66, 0.02), (0.9, 0.03), 0.0, None)
     assert sentence.startswith(
-        "R² depends on which labels count: 0.660 if those with small error bars"
+        "R² depends on the weights: 0.660 weighted (labels with small error bars"
     )
-    assert "Trust the second if each σ comes from a few repeats" in sentence
+    assert "Trust the unweighted R² if each σ comes from a few repeats" in sentence
     assert not conclusions.scores_disagree(0.88, 0.02, 0.9, 0.03)  # by chance
     assert not conclusions.scores_disagree(0.9, 0.02, 0.66, 0.03)
     assert not conclusions.scores_disagree(*[float("nan")] * 4)

@@ -426,7 +426,7 @@ def test_notes_name_what_is_left_out(tmp_path, capsys):
     assert "R² to the true labels" in printed.out
     for message in (
         "left out 100 rows without a label in column 'y'",
-        "the variance of 1 label is unknown, and was taken to be ",
+        "the variance of 1 label is unknown and was set to ",
         "column 'name' was left out: 900 distinct texts in 900 filled cells, so it looks like "
         "an identifier (--keep name keeps it)",
     ):
@@ -511,7 +511,7 @@ def test_listed_outliers_are_found_in_their_files(alone, table):
     assert evidence.rows == 1300 + 1250 + 1411
     assert evidence.judged == alone[0].about.rows_held_out < 500
     files = set()
-    for row in evidence.look_at:
+    for row in evidence.outliers:
         path, _, number = row.where.rpartition(", row ")
         cells = pd.read_parquet(path).iloc[int(number) - 1]
         assert cells["y"] == row.y

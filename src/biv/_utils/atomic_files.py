@@ -53,7 +53,7 @@ class WriteError(OSError):
         reason = self.strerror or ""
         return f"{self.filename} could not be written: {reason[:1].lower()}{reason[1:]}"
 
-    def renamed(self, path: Path) -> WriteError:
+    def for_path(self, path: Path) -> WriteError:
         """Return the same error for another file."""
         return WriteError(self.errno, self.strerror, str(path))
 
@@ -188,7 +188,8 @@ def _open_temporary(path: Path, *, wait: bool) -> tuple[int, Path]:
         try:
             if not _lock(descriptor, path, wait=wait):
                 if _is_same_file(temporary, descriptor) and not os.fstat(descriptor).st_size:
-                    temporary.unlink()  # just created, and not used where there are no locks
+                    # We created it. Without locks, a uniquely named file is used instead.
+                    temporary.unlink()
                 os.close(descriptor)
                 break
             # Between opening and locking, another process may have renamed or removed it.

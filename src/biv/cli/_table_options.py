@@ -74,8 +74,8 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
         (
             "--keep",
             [],
-            "columns to learn from even if they look like identifiers (text that is at least 95%% "
-            "distinct, or more than half distinct with over 100 texts) or copies of the label",
+            "columns to learn from even if they look like copies of the label or like identifiers: "
+            "text that is at least 95%% distinct, or more than half distinct with over 100 texts",
         ),
         ("--category", [], "numeric columns to treat as categories (for example, post codes)"),
     ):
@@ -350,7 +350,7 @@ def write_supplement(
     write : callable
         Writes the file.
     otherwise : str
-        End of the note on a failure: what is complete nevertheless.
+        Text that ends the note, such as "the model is complete".
     choose_path : callable, optional
         Returns another path if another process has created the file meanwhile.
 

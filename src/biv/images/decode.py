@@ -58,7 +58,8 @@ SHOWN = 3  # number of files that an error names
 REPEATED = "has the bytes of"  # part of the cache's format; the name of the first file follows
 REPEATED_KIND = "same bytes as another file"
 NOT_REQUESTED = "not requested"
-KINDS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no decoder that runs a script
+# Formats whose decoders run no external program.
+KINDS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
 class Decoded(NamedTuple):
@@ -88,7 +89,7 @@ def decode(
     ignore: Iterable[Path] = (),
     progress: bool = True,
 ) -> Decoded:
-    """Return all images of a folder or an archive as squares of one size, from the cache if there.
+    """Return all images of a folder or an archive as squares of one size. The result is cached.
 
     An image is rotated as its EXIF orientation states, converted to RGB, cropped to the square in
     its middle and resized to `size` with Pillow's antialiased bilinear filter. Files are ordered by
@@ -107,7 +108,7 @@ def decode(
     skip_reason : callable
         Function that returns the reason why a file of a given name cannot be a row, or None.
     rule : str
-        Name of this function, which becomes part of the digest.
+        Name of `skip_reason`, which becomes part of the digest.
     ignore : iterable of Path
         Files of the folder that are not images, such as the table.
     progress : bool

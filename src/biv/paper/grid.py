@@ -130,14 +130,14 @@ class Grid:
 
     def __init__(self, dataset: str, preset: Preset) -> None:
         if dataset == "utkface":
-            self.blank = Run(dataset, CLEAN, L2, seed=0, **FACES[preset.name]._asdict())
+            self.template_run = Run(dataset, CLEAN, L2, seed=0, **FACES[preset.name]._asdict())
             return
         if preset.only_faces:
             raise ValueError(
                 f"the {preset.name} preset requires the data set utkface; got {dataset}"
             )
         rows = ROWS[dataset]
-        self.blank = Run(
+        self.template_run = Run(
             dataset,
             CLEAN,
             L2,
@@ -150,12 +150,12 @@ class Grid:
 
     def line(self, label: str, noise: Noise, loss: Loss) -> Line:
         """Return the line of a noise and a loss."""
-        return Line(label, replace(self.blank, noise=noise, loss=loss))
+        return Line(label, replace(self.template_run, noise=noise, loss=loss))
 
     def batches(self, label: str, noise: Noise, loss: Loss, size: int) -> Line:
         """Return a line with another batch size, evaluated after the same number of samples."""
         run = self.line(label, noise, loss).run
-        every = max(1, run.test_every * self.blank.batch_size // size)
+        every = max(1, run.test_every * self.template_run.batch_size // size)
         return Line(label, replace(run, batch_size=size, test_every=every))
 
     @property

@@ -23,7 +23,7 @@ LARGEST_STACK = 40
 
 
 def pack(runs: Sequence[Run], jobs: int) -> list[list[Run]]:
-    """Divide runs into stacks of equal shape and nearly equal size, enough for all processes.
+    """Divide runs into stacks, each of runs of one shape, of nearly equal size, for all processes.
 
     Runs with the same seed are neighbours, because they share their rows. The result of a member
     does not depend on its stack, so results do not depend on how the runs were packed.
@@ -51,7 +51,7 @@ def default_jobs(runs: Sequence[Run]) -> int:
 
 
 class TrainingSummary(NamedTuple):
-    """Numbers of runs that were stored, trained and failed.
+    """Result of :func:`complete`.
 
     Attributes
     ----------

@@ -36,6 +36,8 @@ COLUMNS = {
 }
 # The end of a journal that names a super-journal, which SQLite writes for several databases.
 SUPER_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
+# Every store contains this text, so it must not change. `error` is NULL for a finished run, and the
+# bytes of a curve are grouped by significance before they are compressed.
 SCHEMA = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY,
@@ -353,13 +355,14 @@ def _step_limit(caught: list[BaseException]) -> Iterator[None]:
     """Limit the steps of SQLite, which calls this generator as a progress handler after each batch.
 
     SQLite would drop an exception that a signal handler raises in the meantime, so it is appended
-    to `caught`. Such an exception is raised as soon as Python code runs. In a function that would
-    be before its ``try`` is entered; in a generator that has been started it is inside.
+    to `caught`. Such an exception is raised as soon as Python code runs. It is a generator so that
+    its ``try`` is already entered when the exception is raised.
     """
     try:
         for _ in range(MAX_BATCHES):
             yield
-    except GeneratorExit:  # keeping it would keep the error that ended the connection alive
+    except GeneratorExit:
+        # Storing it would keep a reference to the error that ended the connection.
         raise
     except BaseException as error:
         caught.append(error)

@@ -50,9 +50,9 @@ class PairedRatio:
     def verdict(self) -> str:
         """One of "holds", "fails", "undecided", "shown" and "not run".
 
-        A difference holds if the interval excludes 1 on the claimed side, and fails if it excludes
-        1 on the other side. An equality holds if the interval lies inside the margin, and fails if
-        it lies outside.
+        A difference holds if the interval lies entirely on the claimed side of 1, and fails if it
+        lies entirely on the other side. An equality holds if the interval lies inside the margin,
+        and fails if it lies entirely outside.
         """
         if self.claimed == "shown":
             return "shown"

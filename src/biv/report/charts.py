@@ -87,8 +87,8 @@ DASHES = (
 def rounded(values: Iterable[float], digits: int = SIGNIFICANT) -> list[float | None]:
     """Round to the digits that can be seen in a chart, and replace non-finite numbers by None.
 
-    Every number keeps `digits` significant digits, and enough to resolve the range of all numbers
-    to `digits` digits. Labels near a million that differ by one therefore remain different.
+    Every number keeps `digits` significant digits, and more if needed to distinguish numbers within
+    their range. Labels near a million that differ by one therefore remain different.
 
     Examples
     --------

@@ -61,12 +61,12 @@ def _notes(compared: ComparisonRecord) -> list[str]:
             "errors weight them by its square and vary more."
         )
     else:
-        notes.append("All labels count alike in these errors.")
+        notes.append("These errors are unweighted.")
     if compared.unknown_variance is not None:
         count = compared.rows_of_unknown_variance
         notes.append(
             f"{count:,} of {compared.rows_in_all:,} rows {'has' if count == 1 else 'have'} no "
-            f"error bar; their σ² was taken to be {compared.unknown_variance:.4g}."
+            f"error bar; their σ² was set to {compared.unknown_variance:.4g}."
         )
     notes += [f"{name} gave no result: {why}." for name, why in compared.failed.items()]
     return notes

@@ -1,4 +1,4 @@
-"""What follows from a training, a comparison or an inspection, in sentences.
+"""What follows from a training run, a comparison or an inspection, in sentences.
 
 The text of a command and the HTML page about the same result both render these sentences, so that
 they give the same answer to the same question.
@@ -20,7 +20,8 @@ from biv.workflows.training_record import FitRecord
 
 UNSEEN = "held-out rows"
 NO_ERROR_BARS = (
-    "There were no error bars: all labels counted alike, and their noise is part of every error."
+    "There were no error bars: all labels had the same weight, and their noise is part of every "
+    "error."
 )
 VOID = "Until this is resolved, scores that rest on them mean nothing."
 COMPARE = "`biv compare` measures what weighting is worth."
@@ -71,7 +72,7 @@ class Conclusions(NamedTuple):
 def from_training(
     result: FitRecord, evidence: TableEvidence | None, comparison: ComparisonRecord | None
 ) -> Conclusions:
-    """Return what follows from a training: how good the model is, and what is known of σ²."""
+    """Return what follows from a training run: how good the model is, and what is known of σ²."""
     finding = result.finding
     if not result.has_error_bars:
         return Conclusions(f"{quality_of_model(result)} {NO_ERROR_BARS}", [], [])
@@ -123,7 +124,7 @@ def from_inspection(
     tau2 : float
         Variance of the model's own error, in squared label units.
     r2, r2_alike : (float, float)
-        Weighted R² of a fit, and R² with all labels alike, each with its standard error.
+        Weighted and unweighted R² of a fit, each with its standard error.
     correlation : float
         Rank correlation of σ² with the label.
     """
@@ -254,7 +255,7 @@ def which_labels_count(
     Parameters
     ----------
     weighted, alike : (float or None, float or None)
-        Weighted R², and R² with all labels alike, each with its standard error.
+        Weighted and unweighted R², each with its standard error.
     correlation : float
         Rank correlation of σ² with the label.
     finding : FindingRecord or None
@@ -268,8 +269,8 @@ def which_labels_count(
     differs = r2 is not None and other is not None
     if differs and scores_disagree(r2, stderr or 0.0, other, other_stderr or 0.0):  # type: ignore[arg-type]
         text = (
-            f"R² depends on which labels count: {r2:.3f} if those with small error bars count "
-            f"most, {other:.3f} if all count alike."
+            f"R² depends on the weights: {r2:.3f} weighted (labels with small error bars count "
+            f"most), {other:.3f} unweighted."
         )
         if is_related:
             return [
@@ -277,8 +278,8 @@ def which_labels_count(
                 "(see: biv docs checking)."
             ]
         return [
-            f"{text} Trust the second if each σ comes from a few repeats, some of which are small "
-            "by chance (see: biv docs checking)."
+            f"{text} Trust the unweighted R² if each σ comes from a few repeats, so that some are "
+            "small by chance (see: biv docs checking)."
         ]
     if not is_related:
         return []
@@ -297,10 +298,10 @@ def which_labels_count(
 
 
 def scores_disagree(r2: float, stderr: float, alike: float, alike_stderr: float) -> bool:
-    """Return whether R² is lower by the reliable labels than with all labels alike.
+    """Return whether the weighted R² is lower than the unweighted one.
 
-    If each σ² is unbiased but scatters, as it does if it comes from a few repeats, the score with
-    all labels alike is right, and the other too low. A score above 1 is right in no case.
+    If each σ² is unbiased but scatters, as it does if it comes from a few repeats, the unweighted
+    score is right, and the weighted one is too low. A score above 1 is right in no case.
     """
     close = max(LEAST_GAP, 2 * math.hypot(stderr, alike_stderr))
     return alike - r2 > close and alike <= 1 + 2 * alike_stderr

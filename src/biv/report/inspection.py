@@ -66,12 +66,15 @@ def _covered_remarks(finding: FindingRecord) -> tuple[str, ...]:
 
 def _variances(inspection: Inspection[QuickFit]) -> list[str]:
     names = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
+    quantiles = {names.get(q, f"{q:.0%} below"): value for q, value in inspection.quantiles.items()}
+    if len(set(quantiles.values())) == 1:
+        quantiles = {"all": next(iter(quantiles.values()))}
     return terminal.columns(
         [
             ("error bars", "σ²", "σ² / label variance"),
             *(
-                (f"  {names.get(q, f'{q:.0%} below')}", f"{value:.3g}", _ratio(value, inspection))
-                for q, value in inspection.quantiles.items()
+                (f"  {name}", f"{value:.3g}", _ratio(value, inspection))
+                for name, value in quantiles.items()
             ),
         ]
     )
@@ -88,14 +91,14 @@ def _facts(inspection: Inspection[QuickFit]) -> list[tuple[str, str]]:
         f"{inspection.label_variance:.4g} without noise (the label variance)"
     )
     count = np.isfinite(inspection.variance).sum()
-    size = f"{inspection.effective_sample_size:,.1f} of {count:,} labels, by 1/σ²"
+    size = f"{inspection.effective_sample_size:,.0f} of {count:,} labels, by 1/σ²"
     facts = [(f"labels {shortened(inspection.table.target.name)}", labels),
              ("effective sample size", size)]  # fmt: skip
     if not finding.voids_scores:
         facts += [
             ("quick fit", f"{fit.rows:,} rows, own error variance τ² = {fit.tau2:.4g}"),
             ("  R² to the true labels", r2_in_words(fit.r2, fit.r2_stderr)),
-            ("  with all labels alike", r2_in_words(fit.r2_alike, fit.r2_alike_stderr)),
+            ("  the same, unweighted", r2_in_words(fit.r2_alike, fit.r2_alike_stderr)),
         ]
     epsilon = f"{fit.epsilon:.4g}, {_ratio(fit.epsilon, inspection)} of the label variance"
     return [*facts, ("suggested ε", f"{epsilon} (`biv train` chooses it itself)")]

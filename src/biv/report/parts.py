@@ -93,8 +93,8 @@ class Commands:
         return f'<div class="code">{button}<pre tabindex="0"><code>{code}</code></pre></div>'
 
 
-class Figure(NamedTuple):
-    """A key figure, shown in large type.
+class KeyNumber(NamedTuple):
+    """A number shown in large type, such as a score.
 
     Attributes
     ----------
@@ -112,10 +112,10 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Figures:
-    """A row of key figures."""
+class KeyNumbers:
+    """A row of key numbers."""
 
-    figures: Sequence[Figure]
+    numbers: Sequence[KeyNumber]
 
     def html(self) -> str:
         """Return an HTML description list."""
@@ -124,7 +124,7 @@ class Figures:
             + "".join(
                 f"<div><dt>{escape(label)}</dt><dd><strong>{escape(value)}</strong>"
                 f"<span>{escape(note)}</span></dd></div>"
-                for label, value, note in self.figures
+                for label, value, note in self.numbers
             )
             + "</dl>"
         )

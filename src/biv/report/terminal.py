@@ -48,8 +48,8 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
     Examples
     --------
-    >>> columns([("", "weighted", "alike"), ("R²", "0.913", "0.996")])
-    ['                          weighted  alike', 'R²                        0.913     0.996']
+    >>> columns([("", "weighted", "plain"), ("R²", "0.913", "0.996")])
+    ['                          weighted  plain', 'R²                        0.913     0.996']
     """
     widths = [max(len(row[k]) for row in rows) + 2 for k in range(1, len(rows[0]))]
     return [

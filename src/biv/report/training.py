@@ -56,7 +56,7 @@ def _scores(result: FitRecord) -> list[str]:
         f"Scores on {UNSEEN}:",
         *terminal.columns(
             [
-                ("", "weighted", "all labels alike"),
+                ("", "weighted", "unweighted"),
                 ("R² to the true labels", r2, r2_alike),
                 ("mean squared error", mse, alike),
             ]

@@ -158,7 +158,7 @@ class LabelledTable:
         require_columns(schema, files)
         collected: dict[str, list[Any]] = {}
         counts: dict[Path, int] = {}
-        before = unlabelled = 0
+        rows_read = unlabelled = 0
         for part in files.parts([*target.names, *schema.names], after_part):
             y = target.labels(part)
             used = ~np.isnan(y)
@@ -170,14 +170,14 @@ class LabelledTable:
                 "variance": variance,
                 "weight": weight,
                 "ends": target.ends(part),
-                "rows": before + np.arange(len(y)),
+                "rows": rows_read + np.arange(len(y)),
             } | {f"x {name}": values for name, values in schema(part).items()}
             for name, values in columns.items():
                 if values is not None:
                     collected.setdefault(name, []).append(values[used])
             counts[part.path] = counts.get(part.path, 0) + len(y)
-            before += len(y)
-        if before == unlabelled:
+            rows_read += len(y)
+        if rows_read == unlabelled:
             raise ValueError(f"{files} must have rows with a {shortened(target.name)}; got none")
         # Each list of parts is released as soon as it is concatenated, to save memory.
         arrays = {name: _concatenate(collected.pop(name)) for name in list(collected)}
@@ -238,10 +238,12 @@ def chosen_columns(
     for name in (*target.names, *(features or ()), *ignore, *keep, *categories):
         files.require_column(name)
     if both := set(features or ()) & set(target.names):
-        raise ValueError(f"{shortened(min(both))} cannot be a feature and a label or its error bar")
+        raise ValueError(
+            f"{shortened(min(both))} cannot be both a feature and the label (or its error bar)"
+        )
     if wrong := set(categories) & set(target.names):
         raise ValueError(
-            f"{shortened(min(wrong))} cannot be a category and a label or its error bar"
+            f"{shortened(min(wrong))} cannot be both a category and the label (or its error bar)"
         )
     excluded = {*target.names, *ignore}
     requested = files.columns if features is None else dict.fromkeys(features)
@@ -353,16 +355,18 @@ def read_table(
 
     Notes
     -----
-    The kind of a column follows from all its cells. Numbers and true/false stay numbers. Dates
-    (ISO 8601) become the day, the day of the year, the day of the week and, if there is a time of
-    day, the hour. Other text is a category, with a column of 0 and 1 for each distinct text. Texts
-    of equal length over few letters are sequences if more than 100 of them, and more than half of
-    the filled cells, are distinct: they become a category per position.
+    The kind of a column follows from all its cells:
 
-    A text column is left out, with a warning, if it looks like an identifier. That is the case if
-    at least 95% of its filled cells are distinct (of 20 or more), or if it is not a sequence and
-    more than 100 of its texts, and more than half of its filled cells, are distinct. `keep` and
-    `features` keep it.
+    - *Numbers* and *true/false* stay numbers.
+    - *Dates* (ISO 8601) become the day, the day of the year, the day of the week and, if there is a
+      time of day, the hour.
+    - *Identifiers* are left out, with a warning, unless `keep` or `features` names them. A text
+      column is an identifier if it has at least 20 filled cells and at least 95% of them are
+      distinct. It is also one if it has many distinct texts and is not a sequence. A column has
+      many distinct texts if they are more than 100 and more than half of its filled cells.
+    - *Sequences* become a category per position. They have many distinct texts, which are of equal
+      length and consist of few letters.
+    - *Other text* is a category, with a column of 0 and 1 for each distinct text.
 
     A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?. A cell of
     Parquet is missing if it is null or NaN. A missing number becomes the median of its column, and

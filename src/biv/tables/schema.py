@@ -22,7 +22,8 @@ DATE = re.compile(
 )
 LETTERS = re.compile(rf"[A-Za-z*.\-]{{2,{MAX_LETTERS}}}")
 FEW_LETTERS = 30  # largest alphabet of a sequence: enough for amino acids with a stop
-MANY = 100  # more distinct texts, in over half of the filled cells, are no categories
+# A column with more distinct texts than this, and than half its filled cells, is not a category.
+MANY = 100
 COUNTED = 20_000  # no more distinct texts than this are counted
 NEARLY = 0.9  # if this fraction of the cells are numbers, the others are typing errors
 LIKE_IDENTIFIERS = ", so it looks like an identifier"  # end of the reason why a column is left out
@@ -48,7 +49,7 @@ class Guess:
     def by_type(cls, column: Any) -> Guess | None:
         """Return the guess for an Arrow field; None if its type leaves open what the cells mean."""
         kind = kind_of_type(column)
-        if kind not in ("number", "truth"):  # whether dates have hours, only cells show
+        if kind not in ("number", "truth"):  # only cells show whether dates have hours
             return None
         return cls(column.name, kinds={kind}, known=1)
 

@@ -80,17 +80,17 @@ class Encoding:
     ----------
     encoder : FeatureEncoder
         Transforms a table to a matrix.
-    features : FeatureScaler
+    feature_scaler : FeatureScaler
         Scales the columns of the matrix to unit variance.
-    labels : LabelScaler
+    label_scaler : LabelScaler
         Scales labels and variances to unit label variance.
     unknown : float or None, default=None
         Replacement for a missing σ², in squared label units; None if a missing σ² is an error.
     """
 
     encoder: FeatureEncoder
-    features: FeatureScaler
-    labels: LabelScaler
+    feature_scaler: FeatureScaler
+    label_scaler: LabelScaler
     unknown: float | None = None
 
     def __call__(self, rows: Rows) -> Batch:
@@ -99,9 +99,9 @@ class Encoding:
         if variance is not None and self.unknown is not None:
             variance = np.where(np.isnan(variance), self.unknown, variance)
         return Batch(
-            self.features(self.encoder(rows.features)).astype(np.float32),
-            _column(self.labels.label(rows.y)),
-            None if variance is None else _column(self.labels.variance(variance)),
+            self.feature_scaler(self.encoder(rows.features)).astype(np.float32),
+            _column(self.label_scaler.label(rows.y)),
+            None if variance is None else _column(self.label_scaler.variance(variance)),
             None if weight is None else _column(weight),
         )
 
@@ -109,8 +109,8 @@ class Encoding:
         """Return the encoding as plain values for JSON."""
         return {
             "encoder": self.encoder.to_json(),
-            "features": [self.features.mean.tolist(), self.features.std.tolist()],
-            "labels": [self.labels.mean, self.labels.std],
+            "features": [self.feature_scaler.mean.tolist(), self.feature_scaler.std.tolist()],
+            "labels": [self.label_scaler.mean, self.label_scaler.std],
             "unknown": self.unknown,
         }
 
@@ -144,7 +144,7 @@ class Shard:
         Index of the shard.
     groups : sequence of int
         Indices of its row groups.
-    learned : mapping of int to int
+    training_rows : mapping of int to int
         Number of training rows of each group.
     reader : Reader
         Reads the row groups.
@@ -156,7 +156,7 @@ class Shard:
 
     number: int
     groups: Sequence[int]
-    learned: Mapping[int, int]
+    training_rows: Mapping[int, int]
     reader: Reader
     encoding: Encoding
     seed: int
@@ -164,7 +164,7 @@ class Shard:
     @property
     def rows(self) -> int:
         """Number of training rows of this shard."""
-        return sum(self.learned[group] for group in self.groups)
+        return sum(self.training_rows[group] for group in self.groups)
 
     def blocks(self, epoch: int) -> list[list[int]]:
         """Return the groups of each block, in the order of an epoch."""
@@ -176,7 +176,7 @@ class Shard:
                 blocks.append([])
                 rows = 0
             blocks[-1].append(group)
-            rows += self.learned[group]
+            rows += self.training_rows[group]
         return blocks
 
     def _generator(self, *indices: int) -> np.random.Generator:
@@ -202,7 +202,7 @@ class Shard:
         parts = []
         for group in groups:
             rows, held_out, _ = self.reader.read(group)
-            if len(rows) - int(held_out.sum()) != self.learned[group]:
+            if len(rows) - int(held_out.sum()) != self.training_rows[group]:
                 raise ValueError(f"{self.reader.groups.groups[group].path} has changed")
             parts.append(self.encoding(rows[~held_out]))
         block = Batch.concatenate(parts)
@@ -233,7 +233,7 @@ class Shard:
             Rows of this shard for one step; there may be none.
         """
         blocks, total = self.blocks(epoch), self.rows
-        ends = list(accumulate(sum(self.learned[g] for g in block) for block in blocks))
+        ends = list(accumulate(sum(self.training_rows[g] for g in block) for block in blocks))
         row = first * total // steps  # position in the order of the epoch
         number = int(np.searchsorted(ends, row, side="right"))
         upcoming: Future[Batch] | None = None
@@ -257,7 +257,7 @@ class Shard:
             yield Batch.concatenate(pieces) if pieces else self._empty_batch()
 
     def _empty_batch(self) -> Batch:
-        features = len(self.encoding.features.mean)
+        features = len(self.encoding.feature_scaler.mean)
         target = self.reader.target
         empty = np.empty((0, 1), dtype=np.float32)
         return Batch(

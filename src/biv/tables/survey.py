@@ -166,7 +166,7 @@ class Survey:
 
     Attributes
     ----------
-    learned : int
+    training_rows : int
         Number of training rows, without those held out.
     unlabelled : int
         Number of rows without a label.
@@ -184,7 +184,7 @@ class Survey:
         Rows that are held out of training.
     """
 
-    learned: int
+    training_rows: int
     unlabelled: int
     unknown: int
     labels: LabelGroups
@@ -220,7 +220,7 @@ class Survey:
 
     def __add__(self, other: Survey) -> Survey:
         return Survey(
-            self.learned + other.learned,
+            self.training_rows + other.training_rows,
             self.unlabelled + other.unlabelled,
             self.unknown + other.unknown,
             self.labels + other.labels,

@@ -180,9 +180,8 @@ class Target:
             Message(
                 "{source}: {names} must be the ends of intervals that contain the labels; "
                 "{problem}. If the columns are distances from the label, add two columns to the "
-                "table, {label} minus the lower distance and {label} plus the upper distance, and "
-                "pass their names, with {level} for errors of one σ. In Python, "
-                "biv.labels.asymmetric computes labels and variances from the distances{see}",
+                "table, {label} minus the lower and {label} plus the upper distance (and use "
+                "{level} for errors of one σ), or call biv.labels.asymmetric in Python{see}",
                 source=source,
                 names=" and ".join(names),
                 problem=problem,

@@ -5,7 +5,6 @@ A model folder keeps them beside the model, so that a report can be made without
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 FORMAT = "biv evidence 1"
 POINTS = 1_500  # largest number of points of a scatter plot
 JUDGED = 65_536  # largest number of rows that a model is judged on
-LOOKED_AT = 20  # number of outliers that are listed
+OUTLIERS_LISTED = 20  # number of outliers that are listed
 
 
 class OutOfFoldPredictions(NamedTuple):
@@ -60,8 +59,7 @@ class OutOfFoldPredictions(NamedTuple):
     variance: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableEvidence:
+class TableEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Data that a report shows about a table and predictions for it.
 
     Attributes
@@ -70,7 +68,7 @@ class TableEvidence:
         Name of the label.
     rows : int
         Number of rows with a label.
-    looked_at : int
+    rows_summarised : int
         Number of rows whose error bars are summarised; in a streamed training, the held-out rows.
     judged : int
         Number of rows that predictions are judged on.
@@ -88,7 +86,7 @@ class TableEvidence:
         Mean squared residuals in bins of σ²; empty without error bars.
     coverage : IntervalCoverage
         Fraction of the labels within their predicted intervals, by level.
-    look_at : list of Outlier
+    outliers : list of Outlier
         Rows that are furthest from their predictions.
     remarks : list of RemarkRecord
         Other remarks on the table.
@@ -98,7 +96,7 @@ class TableEvidence:
 
     target: str
     rows: Count
-    looked_at: Count
+    rows_summarised: Count = msgspec.field(name="looked_at")
     judged: Count
     label_variance: Positive
     tau2: NonNegative
@@ -107,7 +105,7 @@ class TableEvidence:
     cloud: RowSample
     residuals: BinnedResiduals
     coverage: IntervalCoverage
-    look_at: list[Outlier]
+    outliers: list[Outlier] = msgspec.field(name="look_at")
     remarks: list[RemarkRecord]
     finding: FindingRecord | None = None
 
@@ -197,14 +195,16 @@ class TableEvidence:
         predicted, std, variance = (column[used] for column in judged[1:])
         y, given = table.y[places], table.variance
         unknown = np.zeros(len(table), dtype=bool) if given is None else np.isnan(given)
-        off = np.abs(y - predicted) / np.sqrt(np.maximum(variance + std**2, np.finfo(float).tiny))
+        standardised = np.abs(y - predicted) / np.sqrt(
+            np.maximum(variance + std**2, np.finfo(float).tiny)
+        )
         shown = _spread_out(len(places))
         square = (y - predicted) ** 2
         known = ~unknown[places]
         return cls(
             target=table.target.name,
             rows=len(table),
-            looked_at=len(table),
+            rows_summarised=len(table),
             judged=len(places),
             label_variance=label_variance,
             tau2=tau2,
@@ -221,17 +221,17 @@ class TableEvidence:
             residuals=BinnedResiduals()
             if inspection is None
             else BinnedResiduals.of(variance[known], square[known]),
-            coverage=IntervalCoverage.of(off),
-            look_at=[
+            coverage=IntervalCoverage.of(standardised),
+            outliers=[
                 Outlier(
                     where=table.where(int(places[k])),
                     y=float(y[k]),
                     sigma=float(np.sqrt(variance[k])),
                     sigma_unknown=bool(unknown[places[k]]),
                     predicted=float(predicted[k]),
-                    off=float(off[k]),
+                    standardised_residual=float(standardised[k]),
                 )
-                for k in np.argsort(-off, kind="stable")[:LOOKED_AT]
+                for k in np.argsort(-standardised, kind="stable")[:OUTLIERS_LISTED]
             ],
             remarks=[]
             if inspection is None

@@ -96,35 +96,35 @@ class BinnedResiduals:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class IntervalCoverage:
+class IntervalCoverage(Struct, frozen=True, kw_only=True):
     """Fraction of the labels within their predicted intervals, by the level of the intervals."""
 
     level: list[Share]
-    found: list[Share]
+    observed: list[Share] = msgspec.field(name="found")
 
     @classmethod
-    def of(cls, off: Floats, levels: Sequence[float] = LEVELS) -> IntervalCoverage:
+    def of(cls, standardised: Floats, levels: Sequence[float] = LEVELS) -> IntervalCoverage:
         """Count labels within central intervals of a normal distribution.
 
         Parameters
         ----------
-        off : (N,) array
+        standardised : (N,) array
             Distance of each label from its prediction, in standard deviations.
         levels : sequence of float
             Levels of the intervals.
 
         Examples
         --------
-        >>> IntervalCoverage.of(np.array([0.1, 1.0, 3.0]), levels=(0.68, 0.95)).found
+        >>> IntervalCoverage.of(np.array([0.1, 1.0, 3.0]), levels=(0.68, 0.95)).observed
         [0.3333333333333333, 0.6666666666666666]
         """
         widths = [NormalDist().inv_cdf((1 + level) / 2) for level in levels]
-        return cls(level=list(levels), found=[float(np.mean(off <= width)) for width in widths])
+        observed = [float(np.mean(standardised <= width)) for width in widths]
+        return cls(level=list(levels), observed=observed)
 
     def at(self, level: float) -> float:
         """Return the fraction of the labels within the intervals of one level."""
-        return self.found[self.level.index(level)]
+        return self.observed[self.level.index(level)]
 
 
 class WeightShares(Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class WeightShares(Struct, frozen=True, kw_only=True):
     labels : list of float
         Fraction of the labels.
     equal : list of float
-        Fraction of the weight if all labels count alike.
+        Fraction of the weight without weighting.
     with_epsilon : list of float
         The same for the weights 1/(σ²+ε), if there is an ε.
     with_tau2 : list of float
@@ -206,7 +206,7 @@ class WeightShares(Struct, frozen=True, kw_only=True):
         """Return the curves by the name of their weights, as charts show them."""
         curves: dict[str, list[float]] = msgspec.to_builtins(self)
         del curves["labels"]
-        return curves
+        return {"unweighted": curves.pop("all alike"), **curves}
 
 
 class EffectiveSampleSizes(Struct, frozen=True, kw_only=True):
@@ -309,8 +309,7 @@ class ErrorBarSummary:
         return self.quantiles["0.5"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outlier:
+class Outlier(Struct, frozen=True, kw_only=True):
     """A row whose label is far from its prediction.
 
     Attributes
@@ -325,8 +324,9 @@ class Outlier:
         Whether σ was missing in the table and this value was used instead.
     predicted : float
         Prediction.
-    off : float
-        Distance of label and prediction, in standard deviations.
+    standardised_residual : float
+        Distance of label and prediction, divided by √(σ² + std²), where std is the predicted
+        standard deviation.
     """
 
     where: str
@@ -334,7 +334,7 @@ class Outlier:
     sigma: NonNegative
     sigma_unknown: bool
     predicted: Number
-    off: NonNegative
+    standardised_residual: NonNegative = msgspec.field(name="off")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ class QuickFit(OutOfFoldFit):
     r2, r2_stderr : float
         Weighted R² to the true labels, out of fold, and its standard error.
     r2_alike, r2_alike_stderr : float
-        R² with all labels alike, which does not depend on small error bars, and its standard error.
+        Unweighted R², which does not depend on small error bars, and its standard error.
     """
 
     r2: float

@@ -73,11 +73,11 @@ class MethodComparison:
     control : Effect
         Reduction of BIV's error below that with the same variances on the wrong rows.
     weighted : bool
-        Whether reliable labels counted more in the scores.
+        Whether the scores are weighted, so that reliable labels count more.
     correlation : float
         Rank correlation of σ² with the label.
     alike : Effect or None
-        Reduction of BIV's error below L2's with all labels alike, as a fraction of the label
+        Reduction of BIV's error below L2's in the unweighted score, as a fraction of the label
         variance; None unless σ² is correlated with the label, when the two may disagree.
     target : str
         Name of the label.
@@ -157,7 +157,7 @@ class MethodComparison:
 
     @property
     def disputed(self) -> bool:
-        """Whether the weighted errors and those with all labels alike contradict each other."""
+        """Whether the weighted and the unweighted errors contradict each other."""
         if self.alike is None:
             return False
         return (self.gain.low > 0 > self.alike.high) or (self.gain.high < 0 < self.alike.low)
@@ -228,15 +228,16 @@ class MethodComparison:
             return []
         if self.disputed:
             return [
-                f"With them, the networks' error is {self.gain} by the reliable labels, but "
-                f"{self.alike} with all labels alike (there, of the label variance), because they "
-                f"are correlated with the label (rank correlation {self.correlation:+.2f}).",
-                "Believe the second, since the error bars seem to be computed from the noisy "
-                "labels."
+                f"With them, the networks' error is {self.gain} in the weighted score, but "
+                f"{self.alike} in the unweighted score (there, of the label variance), because the "
+                f"error bars are correlated with the label (rank correlation "
+                f"{self.correlation:+.2f}).",
+                "Trust the unweighted score, since the error bars seem to be computed from the "
+                "noisy labels."
                 if self._follows_labels
-                else "Believe the second if the error bars were computed from the noisy labels, as "
-                "√n of a count n is, and the first if noisy labels are off to one side, as at a "
-                "limit of detection.",
+                else "Trust the unweighted score if the error bars were computed from the noisy "
+                "labels, as √n of a count n is. Trust the weighted score if noisy labels are off "
+                "to one side, as at a limit of detection.",
             ]
         text = f"With them, the networks' error is {self.gain} than without"
         if self.useful:
@@ -247,7 +248,7 @@ class MethodComparison:
             return [
                 f"{text}.",
                 f"They are correlated with the label ({self.correlation:+.2f} by ranks), so this "
-                "describes one end of the labels more than the other; with all labels alike, the "
+                "describes one end of the labels more than the other; in the unweighted score, the "
                 f"error is {self.alike} (there, of the label variance).",
             ]
         return [f"{text}."]
@@ -258,7 +259,7 @@ class MethodComparison:
         others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
         close = sorted((m for m in others if self.as_good(m)), key=lambda m: m.name != BIV)
         far = [m for m in others if not m.shown_worse and m not in close]
-        whose = "By the reliable labels, the" if self.disputed else "The"
+        whose = "In the weighted score, the" if self.disputed else "The"
         use = "ignores" if best.name in BLIND else "uses"
         text = f"{whose} lowest error is that of {best.name}, which {use} the error bars"
         if close:

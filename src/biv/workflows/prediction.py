@@ -72,12 +72,12 @@ def write_predictions(
     out, names = Path(out), [name, f"{name}_std"]
     for needed in folder.schema.names:
         files.require_column(needed)
-    if taken := [n for n in names if n in files.columns]:
+    if used_names := [n for n in names if n in files.columns]:
         raise ValueError(
             Message(
-                "{files} already has a column {taken}: choose another name with {name}",
+                "{files} already has a column {used}: choose another name with {name}",
                 files=files,
-                taken=shortened(taken[0]),
+                used=shortened(used_names[0]),
                 name=Setting("name"),
             )
         )

@@ -10,7 +10,7 @@ from biv.metrics import Score
 
 
 def r2_scores(pred: FloatArray, y: FloatArray, variance: FloatArray) -> tuple[Score, Score]:
-    """Return R² to the true labels, weighted and with all labels alike.
+    """Return R² to the true labels, weighted and unweighted.
 
     A score is NaN if the labels vary no more than their noise explains. The warning about that is
     suppressed, because the texts that show the score explain it.

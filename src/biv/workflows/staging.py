@@ -54,7 +54,7 @@ class Staging:
             try:
                 yield new
             except WriteError as error:
-                raise error.renamed(self.folder / Path(error.filename).name) from error
+                raise error.for_path(self.folder / Path(error.filename).name) from error
             rename(new, self.folder / READY)
         except BaseException:
             remove(new)

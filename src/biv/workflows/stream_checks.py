@@ -29,7 +29,7 @@ def require_same_files(ranks: Ranks, table: RowGroups) -> None:
 
 
 def default_shards(processes: int, groups: int) -> int:
-    """Return the number of shards of a new training; processes share them evenly if possible."""
+    """Return the number of shards of a new run; processes share them evenly if possible."""
     even = -(-SHARDS // processes) * processes
     return even if even <= groups else max(min(groups, SHARDS), processes)
 
@@ -52,7 +52,7 @@ def assign_shards(table: RowGroups, shards: int, processes: int) -> list[list[in
 def require_learnable_stream(
     survey: Survey,
     surveys: Mapping[int, Survey],
-    dealt: Sequence[Sequence[int]],
+    groups_of_shard: Sequence[Sequence[int]],
     table: RowGroups,
     target: Target,
     settings: StreamSettings,
@@ -60,15 +60,15 @@ def require_learnable_stream(
     """Check that a model can be trained on a streamed table."""
     if not survey.rows:
         raise ValueError(f"{table.files} must have rows with a {shortened(target.name)}; got none")
-    for number, groups in enumerate(dealt):
-        if not sum(surveys[group].learned for group in groups):
+    for number, groups in enumerate(groups_of_shard):
+        if not sum(surveys[group].training_rows for group in groups):
             paths = sorted({str(table.groups[group].path) for group in groups})
             raise ValueError(
                 Message(
                     "shard {number} of {count} has no row to learn from ({paths}): every shard "
                     "must have rows with a {label}; choose fewer with {shards}",
                     number=number,
-                    count=len(dealt),
+                    count=len(groups_of_shard),
                     paths=", ".join(paths[:3]),
                     label=shortened(target.name),
                     shards=Setting("shards"),
@@ -118,5 +118,5 @@ def warn_about_missing(survey: Survey, target: Target) -> None:
     if survey.unknown:
         warn(
             f"the variance of {survey.unknown:,} {'label' if survey.unknown == 1 else 'labels'} "
-            f"is unknown, and was taken to be {survey.labels.median_variance:.4g}"
+            f"is unknown and was set to {survey.labels.median_variance:.4g}"
         )

@@ -41,7 +41,7 @@ def fitted_regressor(
     settings : StreamSettings
         Settings of the training.
     """
-    stopping, encoding, scalers = training.stopping, plan.encoding, [plan.encoding.labels]
+    stopping, encoding, scalers = training.stopping, plan.encoding, [plan.encoding.label_scaler]
     module = plan.network(torch.Generator())
     module.load_state_dict(stopping.best)
     bars = None if held_out.variance is None else ErrorBars(held_out.variance[:, None], "y_var")
@@ -56,11 +56,13 @@ def fitted_regressor(
         stopping.epoch,
         np.array(stopping.scores),
         stopping.predicted,
-        diagnostics.tau2[0] / encoding.labels.std**2,
+        diagnostics.tau2[0] / encoding.label_scaler.std**2,
     )
     has_epsilon = "epsilon" in registry.get(settings.loss).user_settings and bars is not None
     epsilon = training.epsilons[stopping.epoch - 1] if has_epsilon else None
-    part = FittedPart(encoding.features, scalers, plan.network, ensemble, diagnostics, epsilon)
+    part = FittedPart(
+        encoding.feature_scaler, scalers, plan.network, ensemble, diagnostics, epsilon
+    )
     regressor = BIVRegressor(  # refitting it in memory would train an ensemble
         loss=settings.loss,
         epsilon=settings.epsilon,

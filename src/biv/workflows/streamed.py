@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
@@ -141,10 +142,10 @@ def train_streamed(
     ranks.run_on_all(lambda: require_same_files(ranks, table))
     ranks.run_on_first(lambda: require_no_model(folder, force=force))
     shards = settings.shards or default_shards(ranks.size, len(table))
-    dealt = ranks.run_on_all(lambda: assign_shards(table, shards, ranks.size))
+    groups_of_shard = ranks.run_on_all(lambda: assign_shards(table, shards, ranks.size))
     columns = ColumnChoice(features, ignore, keep, categories)
-    surveyed = _surveyed(ranks, table, target, columns, settings, write_line, progress=progress)
-    _check_survey(ranks, surveyed, dealt, keep, settings)
+    surveyed = _survey_table(ranks, table, target, columns, settings, write_line, progress=progress)
+    _check_survey(ranks, surveyed, groups_of_shard, keep, settings)
     digest = _digest(table, surveyed.reader.schema, target, settings)
     checkpoint = folder / UNFINISHED.format(digest)
     with _locked_by_first(ranks, folder):  # until the model is written
@@ -168,9 +169,11 @@ def train_streamed(
         if not ranks.is_first:
             return None
         _warn_about_epochs(training, settings)
-        finished = _finished(surveyed, plan, training, settings, comparison, command, start)
-        finished.write(folder)
-        return finished
+        model_folder = _build_model_folder(
+            surveyed, plan, training, settings, comparison, command, start
+        )
+        model_folder.write(folder)
+        return model_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +203,7 @@ class _SurveyedTable:
         return self.reader.groups
 
 
-def _surveyed(
+def _survey_table(
     ranks: Ranks,
     table: RowGroups,
     target: Target,
@@ -210,7 +213,7 @@ def _surveyed(
     *,
     progress: bool,
 ) -> _SurveyedTable:
-    """Return the table with its schema and surveys; the processes share the reading."""
+    """Find the schema of the table and survey it; the processes share the reading."""
     groups = range(ranks.rank, len(table), ranks.size)
     schema = agreed_schema(ranks, table, target, groups, columns)
     reader = Reader(table, schema, target, settings.unknown_variance, settings.seed)
@@ -227,7 +230,7 @@ def _surveyed(
 def _check_survey(
     ranks: Ranks,
     surveyed: _SurveyedTable,
-    dealt: Sequence[Sequence[int]],
+    groups_of_shard: Sequence[Sequence[int]],
     keep: Sequence[str],
     settings: StreamSettings,
 ) -> None:
@@ -235,7 +238,7 @@ def _check_survey(
     table, target, held_out = surveyed.table, surveyed.reader.target, surveyed.held_out
     survey, surveys = surveyed.survey, surveyed.surveys
     ranks.run_on_all(
-        lambda: require_learnable_stream(survey, surveys, dealt, table, target, settings)
+        lambda: require_learnable_stream(survey, surveys, groups_of_shard, table, target, settings)
     )
     if ranks.is_first:
         warn_about_missing(survey, target)
@@ -258,15 +261,17 @@ def _training(
     ranks: Ranks, surveyed: _SurveyedTable, plan: StreamPlan, settings: StreamSettings
 ) -> StreamedTraining:
     """Return the training of this process, at its first step."""
-    dealt = ranks.run_on_all(lambda: assign_shards(surveyed.table, plan.shards, ranks.size))
-    learned = {group: survey.learned for group, survey in surveyed.surveys.items()}
+    groups_of_shard = ranks.run_on_all(
+        lambda: assign_shards(surveyed.table, plan.shards, ranks.size)
+    )
+    training_rows = {group: survey.training_rows for group, survey in surveyed.surveys.items()}
     reader, encoding = surveyed.reader, plan.encoding
     stream = Stream(
         [
-            Shard(shard, dealt[shard], learned, reader, encoding, settings.seed)
+            Shard(shard, groups_of_shard[shard], training_rows, reader, encoding, settings.seed)
             for shard in range(ranks.rank, plan.shards, ranks.size)
         ],
-        surveyed.survey.learned,
+        surveyed.survey.training_rows,
         settings.batch_size,
     )
     noisy = bool(reader.target.error_bars)
@@ -304,7 +309,7 @@ def _warn_about_epochs(training: StreamedTraining, settings: StreamSettings) -> 
     warn_if_negative(min(training.stopping.scores))
 
 
-def _finished(
+def _build_model_folder(
     surveyed: _SurveyedTable,
     plan: StreamPlan,
     training: StreamedTraining,
@@ -330,8 +335,8 @@ def _finished(
         target,
     )
     evidence = TableEvidence.from_model(model, rows, seed=settings.seed, wording=STREAM_OPTIONS)
-    evidence = replace(evidence, rows=survey.rows)
-    losses, steps = _thinned(training.losses)
+    evidence = msgspec.structs.replace(evidence, rows=survey.rows)
+    losses, steps = _downsample(training.losses)
     result = FitRecord.of(model, held_out.y, held_out.variance, held_out.weight)
     about = TrainingRecord(
         command=command,
@@ -354,7 +359,7 @@ def _rows_of(table: RowGroups, path: Path) -> int:
     return sum(group.rows for group in table.groups if group.path == path)
 
 
-def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
+def _downsample(losses: Sequence[float]) -> tuple[list[float | None], int]:
     """Return means of the losses over steps, at most 10,000 of them, and the steps per mean."""
     every = -(-len(losses) // MAX_LOSSES)
     means = [float(np.mean(losses[k : k + every])) for k in range(0, len(losses), every)]
@@ -362,7 +367,7 @@ def _thinned(losses: Sequence[float]) -> tuple[list[float | None], int]:
 
 
 def _digest(table: RowGroups, schema: Schema, target: Target, settings: StreamSettings) -> str:
-    """Return a digest of what decides a training; the number of processes does not."""
+    """Return a digest of everything that affects the training; not of the number of processes."""
     states = [(p.name, p.stat()) for p in table.files.paths]
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     groups = [(group.number, group.rows) for group in table.groups]
@@ -389,7 +394,7 @@ def _losses(
         threshold = settings.threshold
         if threshold is None:
             threshold = survey.labels.mean_variance
-        fixed["threshold"] = float(encoding.labels.variance(threshold))
+        fixed["threshold"] = float(encoding.label_scaler.variance(threshold))
     if "epsilon" in loss.user_settings:
         return lambda epsilon: loss.create(epsilon=epsilon, **fixed)
     return lambda _: loss.create(**fixed)

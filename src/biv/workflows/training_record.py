@@ -47,9 +47,9 @@ class FitRecord:
     r2, r2_stderr : float or None
         Weighted R² to the true labels on held-out rows, and its standard error.
     r2_all_labels_alike, r2_all_labels_alike_stderr : float or None
-        The same R² with all labels alike, and its standard error.
+        The same R², unweighted, and its standard error.
     mse_all_labels_alike, mse_all_labels_alike_stderr : float
-        The same mean squared error with all labels alike, and its standard error.
+        The same mean squared error, unweighted, and its standard error.
     rank_correlation_with_label : float
         Rank correlation of σ² with the label.
     label_variance : float

@@ -16,11 +16,11 @@ RULE = (
     "the same noise. The measure is each run's own lowest smoothed test loss, unless the part "
     "names another one; a run that did not stay finite counts as 1, the error of a constant "
     "prediction. The table gives the geometric mean of the ratios and the 95% interval of a "
-    "paired t-test of their logarithms. A difference (below, above) holds if the interval excludes "
-    "1 on the claimed side, and fails if it excludes 1 on the other side. An equality holds if the "
-    f"whole interval lies within ±{EQUAL_WITHIN:.0%} of 1, and fails if it lies outside. Otherwise "
-    "the part is undecided. A claim holds if all its parts hold, and fails if one part fails. "
-    "Parts that are only shown have no influence on the verdict."
+    "paired t-test of their logarithms. A difference (below, above) holds if the interval lies "
+    "entirely on the claimed side of 1, and fails if it lies entirely on the other side. An "
+    f"equality holds if the whole interval lies within ±{EQUAL_WITHIN:.0%} of 1, and fails if it "
+    "lies entirely outside. Otherwise the part is undecided. A claim holds if all its parts hold, "
+    "and fails if one part fails. Parts that are only shown have no influence on the verdict."
 )
 
 
@@ -98,7 +98,9 @@ def headline(verdict: Verdict, seeds: int) -> str:
     notes = []
     if count > 1:
         held, failed = verdict.count("holds"), verdict.count("fails")
-        numbers = f"{held} of {count} parts hold" + (f", {failed} fail" if failed else "")
+        numbers = f"{held} of {count} parts {_verb('hold', held)}"
+        if failed:
+            numbers += f", {failed} {_verb('fail', failed)}"
         if not_run := verdict.count("not run"):
             numbers += f", {not_run} not run"
         notes.append(f"all {count} parts" if held == count else numbers)
@@ -107,10 +109,16 @@ def headline(verdict: Verdict, seeds: int) -> str:
     return f"{name} ({'; '.join(notes)})" if notes else name
 
 
+def _verb(verb: str, count: int) -> str:
+    """Return a verb in the singular or the plural."""
+    return f"{verb}s" if count == 1 else verb
+
+
 def totals(verdicts: Sequence[Verdict]) -> str:
     """Return the number of claims with each verdict, as one sentence."""
     overall = [verdict.overall for verdict in verdicts]
-    counts = [f"{overall.count('holds')} hold", f"{overall.count('fails')} fail"]
+    held, failed = overall.count("holds"), overall.count("fails")
+    counts = [f"{held} {_verb('hold', held)}", f"{failed} {_verb('fail', failed)}"]
     counts.append(f"{overall.count('undecided')} undecided")
     if "not run" in overall:
         counts.append(f"{overall.count('not run')} not run")

@@ -56,7 +56,7 @@ class DaskWorkers:
         return len(self._client.nthreads())
 
     def require_rows(self, runs: Sequence[Run]) -> str | None:
-        """Check that every worker has the data."""
+        """Check that every worker has the data. Return a note for the user, if any."""
         by_worker = self._client.run(clusters.data_in_thread, list(runs), on_error="return")
         notes = [clusters.require_data(by_worker), self._idle_threads_note()]
         return "\n".join(note for note in notes if note) or None

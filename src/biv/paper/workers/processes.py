@@ -30,7 +30,8 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
         context = multiprocessing.get_context("spawn")
-        with _terminal_signals_ignored():  # inherited by the resource tracker that these start
+        # The resource tracker that Value and Event start inherits this.
+        with _terminal_signals_ignored():
             self._steps, self._stop = context.Value("q", 0), context.Event()
         self._pool = ProcessPoolExecutor(
             count,
@@ -41,13 +42,13 @@ class Processes:
         self._waiting: dict[Future[Report], Sequence[Run]] = {}
 
     def require_rows(self, runs: Sequence[Run]) -> str | None:
-        """Check that this machine has the data."""
+        """Check that this machine has the data. Return a note on skipped files, if any."""
         stacks.require_rows(runs)
         return protocol.skipped_files_note(runs[0].dataset, runs[0].pixels)
 
     def submit(self, runs: Sequence[Run]) -> None:
         """Queue a stack for training."""
-        with _terminal_signals_ignored(), _clear_pool_errors():
+        with _terminal_signals_ignored(), _explain_broken_pool():
             self._waiting[self._pool.submit(_attempt, runs)] = runs
 
     def finished(
@@ -58,7 +59,7 @@ class Processes:
             done, _ = wait(self._waiting, timeout=POLL_INTERVAL, return_when=FIRST_COMPLETED)
             on_progress(self._steps.value)
             for future in done:
-                with _clear_pool_errors():
+                with _explain_broken_pool():
                     report = future.result()
                 yield self._waiting.pop(future), report
 
@@ -69,7 +70,7 @@ class Processes:
 
 
 @contextmanager
-def _clear_pool_errors() -> Iterator[None]:
+def _explain_broken_pool() -> Iterator[None]:
     """Raise a broken pool as an error that says what to do."""
     try:
         yield

@@ -71,7 +71,7 @@ class RayWorkers:
         return {name: _result_or_error(reference) for name, reference in references.items()}
 
     def require_rows(self, runs: Sequence[Run]) -> str | None:
-        """Check that every node has the data."""
+        """Check that every node has the data. Return a note on skipped files, if any."""
         return clusters.require_data(self._on_every_node(clusters.data, list(runs)))
 
     def submit(self, runs: Sequence[Run]) -> None:

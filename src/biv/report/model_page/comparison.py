@@ -12,8 +12,8 @@ from biv.report.parts import (
     Bullets,
     Cell,
     Commands,
-    Figure,
-    Figures,
+    KeyNumber,
+    KeyNumbers,
     PagePart,
     Section,
     Table,
@@ -86,18 +86,20 @@ def _how_to_compare(evidence: TableEvidence, command: str) -> list[PagePart | Ch
     return [Text(text), Commands(commands)]
 
 
-def _figures(compared: ComparisonRecord) -> Figures:
+def _figures(compared: ComparisonRecord) -> KeyNumbers:
     gain, control, alike = compared.gain, compared.control, compared.gain_all_labels_alike
     figures = [
-        Figure("error of BIV compared with L2", _effect(gain), _range(gain)),
-        Figure("error of BIV compared with shuffled error bars", _effect(control), _range(control)),
+        KeyNumber("error of BIV compared with L2", _effect(gain), _range(gain)),
+        KeyNumber(
+            "error of BIV compared with shuffled error bars", _effect(control), _range(control)
+        ),
     ]
     if alike is not None:
         note = f"{_range(alike)}, in units of the label variance"
         figures.append(
-            Figure("error of BIV compared with L2, unweighted score", _effect(alike), note)
+            KeyNumber("error of BIV compared with L2, unweighted score", _effect(alike), note)
         )
-    return Figures(figures)
+    return KeyNumbers(figures)
 
 
 def _effect(effect: Effect) -> str:

@@ -16,7 +16,7 @@ from biv.workflows.evidence_parts import ErrorBarSummary
 
 COLOURS = {
     "labels": BLUE,
-    "all alike": GREY,
+    "unweighted": GREY,
     "1/σ²": ORANGE,
     "1/(σ²+ε)": GREEN,
     "1/(σ²+τ²)": GREEN,
@@ -57,7 +57,7 @@ def sections(evidence: TableEvidence) -> list[Section]:
 
 def _shown_labels(evidence: TableEvidence, bars: ErrorBarSummary) -> str:
     """Return a description of the labels whose error bars are shown."""
-    if evidence.looked_at < evidence.rows:
+    if evidence.rows_summarised < evidence.rows:
         return f"{bars.count:,} held-out labels (of {evidence.rows:,} labels)"
     if bars.count < evidence.rows:
         return f"{bars.count:,} labels that have an error bar (of {evidence.rows:,} labels)"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from biv.report.conclusions import UNSEEN
-from biv.report.parts import Figure, Figures, quoted
+from biv.report.parts import KeyNumber, KeyNumbers, quoted
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.training_record import FitRecord
 
@@ -18,15 +18,15 @@ def files_in_words(files: Mapping[str, int]) -> str:
     return f"{len(files)} files"
 
 
-def label_figures(evidence: TableEvidence) -> Figures:
+def label_figures(evidence: TableEvidence) -> KeyNumbers:
     """Return the key figures of the labels and their error bars."""
     bars = evidence.bars
     if bars is None:
-        return Figures(_label_figures(evidence, 0.0, 0))
-    return Figures(_label_figures(evidence, bars.effective_sample_size.with_tau2, bars.count))
+        return KeyNumbers(_label_figures(evidence, 0.0, 0))
+    return KeyNumbers(_label_figures(evidence, bars.effective_sample_size.with_tau2, bars.count))
 
 
-def model_figures(evidence: TableEvidence, result: FitRecord) -> Figures:
+def model_figures(evidence: TableEvidence, result: FitRecord) -> KeyNumbers:
     """Return the key figures of a model and of its labels."""
     figures = [
         _r2_figure(evidence, result),
@@ -34,33 +34,33 @@ def model_figures(evidence: TableEvidence, result: FitRecord) -> Figures:
     ]
     if result.epsilon is not None:
         note = f"{result.relative_epsilon:.3g} × label variance"
-        figures.append(Figure("ε", f"{result.epsilon:.4g}", note))
-    return Figures(figures)
+        figures.append(KeyNumber("ε", f"{result.epsilon:.4g}", note))
+    return KeyNumbers(figures)
 
 
-def _label_figures(evidence: TableEvidence, size: float, count: int) -> list[Figure]:
+def _label_figures(evidence: TableEvidence, size: float, count: int) -> list[KeyNumber]:
     """Return the figures, where `size` is the effective sample size of `count` labels."""
     bars, scale = evidence.bars, evidence.label_variance
     note = "including label noise" if bars is None else "excluding label noise"
-    figures = [Figure("label variance", f"{scale:.4g}", note)]
+    figures = [KeyNumber("label variance", f"{scale:.4g}", note)]
     if bars is not None:
         figures += [
-            Figure("median σ²", f"{bars.median / scale:.3g}", "× label variance"),
-            Figure(
+            KeyNumber("median σ²", f"{bars.median / scale:.3g}", "× label variance"),
+            KeyNumber(
                 "effective sample size",
                 f"{size:,.0f}",
                 f"of {count:,} labels, with weights 1/(σ²+τ²)",
             ),
         ]
     tau = f"{math.sqrt(max(evidence.tau2, 0.0)):.4g}"
-    return [*figures, Figure("the model's own error, τ", tau, "in label units")]
+    return [*figures, KeyNumber("the model's own error, τ", tau, "in label units")]
 
 
-def _r2_figure(evidence: TableEvidence, result: FitRecord) -> Figure:
+def _r2_figure(evidence: TableEvidence, result: FitRecord) -> KeyNumber:
     label = "R² to the true labels" if evidence.bars else "R²"
     if result.r2 is None:
-        return Figure(label, "undefined", f"on {UNSEEN}{_unweighted(result)}")
-    return Figure(
+        return KeyNumber(label, "undefined", f"on {UNSEEN}{_unweighted(result)}")
+    return KeyNumber(
         label, f"{result.r2:.3f}", f"± {result.r2_stderr:.3f}, on {UNSEEN}{_unweighted(result)}"
     )
 

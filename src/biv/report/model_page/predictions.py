@@ -23,8 +23,8 @@ def section(evidence: TableEvidence) -> Section:
         + " Right: the fraction of labels that lie in intervals around these predictions. The "
         "width of an interval follows from the uncertainty of the model"
         + (" and the σ² of the label" if noisy else "")
-        + ". On the diagonal, the intervals are right; above it, they are too wide. The "
-        "uncertainty is that of the whole ensemble, or τ."
+        + ". On the diagonal, the intervals are right; above it, they are too wide. The variance "
+        "of the model is the members' spread plus τ²; for one network, it is τ² alone."
     )
     colours = {"labels": BLUE} | ({"error bars, σ": PINK} if noisy else {})
     chart = Chart(
@@ -60,7 +60,7 @@ def _calibration(covered: IntervalCoverage) -> Panel:
         "Calibration of the intervals",
         "level of the interval",
         "fraction of labels inside",
-        [Series("observed", covered.level, covered.found), Series("diagonal", [0, 1], [0, 1])],
+        [Series("observed", covered.level, covered.observed), Series("diagonal", [0, 1], [0, 1])],
         f"68% intervals contain {covered.at(0.68):.0%} of the labels, and 95% intervals "
         f"{covered.at(0.95):.0%}.",
     )
@@ -73,7 +73,7 @@ def _table(covered: IntervalCoverage) -> Table:
         ["level", "fraction of labels inside"],
         [
             [Cell(f"{level:.0%}", level), Cell(f"{observed:.1%}", observed)]
-            for level, observed in zip(covered.level, covered.found, strict=True)
+            for level, observed in zip(covered.level, covered.observed, strict=True)
         ],
         folded=True,
         numbers=(1,),

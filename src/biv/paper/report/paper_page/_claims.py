@@ -10,7 +10,7 @@ from biv.paper.claim import Verdict
 from biv.paper.report import claims as claim_texts
 from biv.paper.report.paper_page._cells import format_finite
 from biv.paper.verdicts import EQUAL_WITHIN, Finding, Note, PairedRatio
-from biv.report.parts import Cell, Figure, Figures, Section, Table, Text
+from biv.report.parts import Cell, KeyNumber, KeyNumbers, Section, Table, Text
 
 AXIS = (0.25, 4.0)  # smallest and largest ratio on the axis of a drawn interval
 TONES = {"holds": "good", "fails": "bad", "undecided": "open"}
@@ -21,7 +21,7 @@ def claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
     """Return the verdicts on the claims, and every comparison behind them."""
     counts = Counter(verdict.overall for verdict in verdicts)
     tiles = [
-        Figure(label, str(counts[kind]), f"of {len(verdicts)} claims")
+        KeyNumber(label, str(counts[kind]), f"of {len(verdicts)} claims")
         for kind, label in (
             ("holds", "hold"),
             ("fails", "fail"),
@@ -66,7 +66,7 @@ def claims_section(verdicts: Sequence[Verdict], seeds: int) -> Section:
     return Section(
         "claims",
         "Tests of the paper's claims",
-        [Figures(tiles), summary, parts, Text(claim_texts.RULE, "note")],
+        [KeyNumbers(tiles), summary, parts, Text(claim_texts.RULE, "note")],
     )
 
 
