@@ -188,11 +188,10 @@ def test_interrupted_training_resumes_to_the_same_model(here, monkeypatch, capsy
     (left,) = Path("m").iterdir()
     assert re.fullmatch(r"unfinished-[0-9a-f]{12}\.pt", left.name)
     assert run("predict", "m", path) == 2
-    assert "got an unfinished training (train again to resume it)" in capsys.readouterr().err
+    assert "got an unfinished training run (train again to resume it)" in capsys.readouterr().err
     assert run("train", *options, "--out", "m", "--seed", "1") == 2
     assert (
-        "unfinished training of other rows or settings: --force discards it"
-        in capsys.readouterr().err
+        "unfinished run with other rows or settings: --force discards it" in capsys.readouterr().err
     )
     with monkeypatch.context() as patch:
         patch.setattr(Stack, "run_epoch", counted)

@@ -1,4 +1,4 @@
-"""Damaged checkpoints of interrupted trainings, read by the training that resumes."""
+"""Damaged checkpoints of interrupted training runs, read by the run that resumes."""
 
 import atexit
 import functools
@@ -90,10 +90,10 @@ def _change(rng, state):
 
 @functools.cache
 def interrupted():
-    """Return a folder with an interrupted training, and the outputs of a complete one, by job."""
+    """Return a folder with an interrupted training run, and the outputs of a complete one, by job."""
     scratch = Path(tempfile.mkdtemp(prefix="biv-fuzz-unfinished-")).resolve()
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    trainings = {}
+    runs = {}
     for name, (owner, method) in JOBS.items():
         folder, save = scratch / name, getattr(owner, method)
         jobs.prepare(jobs.JOBS[name], folder)
@@ -107,5 +107,5 @@ def interrupted():
             outcome = jobs.run(jobs.JOBS[name], folder)
         assert outcome.code == 130, f"the training was not interrupted: {outcome}"
         clean = scratch / f"{name}-clean"
-        trainings[name] = folder, jobs.clean(jobs.JOBS[name], clean).new
-    return trainings
+        runs[name] = folder, jobs.clean(jobs.JOBS[name], clean).new
+    return runs

@@ -201,17 +201,17 @@ def test_batches_contain_the_scaled_rows_of_the_table(tmp_path):
     for batch in Stream(parts, sum(s.rows for s in parts), 100).batches(0):
         places = [
             rows[round(y, 6)]
-            for y in encode.labels.label_raw(batch.y[:, 0].astype(float)).tolist()
+            for y in encode.label_scaler.label_raw(batch.y[:, 0].astype(float)).tolist()
             if round(y, 6) in rows
         ]
         assert len(places) > 0.5 * len(batch)  # the others lose their last digit to float32
         for batch_y, x, v in zip(batch.y[:, 0], batch.x, batch.variance[:, 0], strict=True):
-            k = int(np.argmin(np.abs(columns["y"] - encode.labels.label_raw(float(batch_y)))))
+            k = int(np.argmin(np.abs(columns["y"] - encode.label_scaler.label_raw(float(batch_y)))))
             exact = (
                 np.array([columns[f"x{j}"][k] for j in range(3)]) - encode.features.mean
             ) / encode.features.std
             np.testing.assert_allclose(x, exact, rtol=1e-5, atol=1e-6)
-            assert v == pytest.approx(columns["v"][k] / encode.labels.std**2, rel=1e-5)
+            assert v == pytest.approx(columns["v"][k] / encode.label_scaler.std**2, rel=1e-5)
 
 
 def test_rows_of_all_shards_are_mixed(tmp_path):
@@ -285,7 +285,7 @@ def test_an_encoding_survives_json(tmp_path):
     rows = replace(rows, variance=np.where(np.arange(len(rows)) == 0, np.nan, rows.variance))
     for one, other in zip(encode(rows), again(rows), strict=True):
         assert one is other is None or np.array_equal(one, other)
-    assert again(rows).variance[0, 0] == np.float32(3.5 / encode.labels.std**2)
+    assert again(rows).variance[0, 0] == np.float32(3.5 / encode.label_scaler.std**2)
 
 
 def test_constant_labels_are_refused(tmp_path):

@@ -252,7 +252,7 @@ def test_a_damaged_checkpoint_is_named_and_kept(change, message, table, tmp_path
 
 @pytest.mark.slow
 def test_another_number_of_processes_resumes_with_the_same_batches(table, tmp_path, monkeypatch):
-    """Five processes would have 15 shards; a resumed training keeps its number of shards."""
+    """Five processes would have 15 shards; a resumed run keeps its number of shards."""
     monkeypatch.setattr(stream_checks, "SHARDS", 15)
     whole = train(table, tmp_path / "whole")
     with monkeypatch.context() as patch:
@@ -345,9 +345,7 @@ def test_another_training_in_the_same_folder(table, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "model", checkpoint_seconds=0.0)
     other = StreamSettings(batch_size=50, max_epochs=1)
-    with pytest.raises(
-        ValueError, match="unfinished training of other rows or settings: force=True"
-    ):
+    with pytest.raises(ValueError, match="unfinished run with other rows or settings: force=True"):
         train(table, tmp_path / "model", other)
     train(table, tmp_path / "model", other, force=True)
     with pytest.raises(ValueError, match="already holds a model: force=True replaces it"):
@@ -506,7 +504,7 @@ def test_options_of_a_stream_are_for_a_stream(table, tmp_path, capsys):
 
 
 def test_listed_outliers_are_found_in_their_files(alone, table):
-    """The report of a streamed training lists held-out rows by file and row."""
+    """The report of a streamed model lists held-out rows by file and row."""
     evidence = ModelFolder.read(alone[1]).evidence
     assert evidence.rows == 1300 + 1250 + 1411
     assert evidence.judged == alone[0].about.rows_held_out < 500

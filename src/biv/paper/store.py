@@ -355,8 +355,8 @@ def _step_limit(caught: list[BaseException]) -> Iterator[None]:
     """Limit the steps of SQLite, which calls this generator as a progress handler after each batch.
 
     SQLite would drop an exception that a signal handler raises in the meantime, so it is appended
-    to `caught`. Such an exception is raised as soon as Python code runs. It is a generator so that
-    its ``try`` is already entered when the exception is raised.
+    to `caught`. Such an exception is raised as soon as Python code runs. This function
+    is a generator so that its ``try`` is already entered when the exception is raised.
     """
     try:
         for _ in range(MAX_BATCHES):

@@ -272,8 +272,8 @@ class Shard:
 class Stream:
     """One process's part of the batches of a table.
 
-    A batch consists of a piece of every shard, whichever process reads it. So the batches of a
-    training do not depend on the number of processes.
+    A batch consists of a piece of every shard, whichever process reads it. So the batches of
+    a training run do not depend on the number of processes.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ class TableEvidence(msgspec.Struct, frozen=True, kw_only=True):
     rows : int
         Number of rows with a label.
     rows_summarised : int
-        Number of rows whose error bars are summarised; in a streamed training, the held-out rows.
+        Number of rows whose error bars are summarised; in streamed training, the held-out rows.
     judged : int
         Number of rows that predictions are judged on.
     label_variance : float

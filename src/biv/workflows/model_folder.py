@@ -126,7 +126,9 @@ class ModelFolder:
         folder, path = files.folder, files.current(ABOUT)
         if not path.is_file():
             unfinished = any(folder.glob(UNFINISHED.format("*")))
-            present = "an unfinished training (train again to resume it)" if unfinished else "none"
+            present = (
+                "an unfinished training run (train again to resume it)" if unfinished else "none"
+            )
             raise ValueError(f"{folder} must be a model folder, with an {ABOUT}; got {present}")
         content = FolderManifest.read(path)
         model_file, evidence_file, comparison_file = map(files.current, VERIFIED)

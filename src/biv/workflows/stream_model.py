@@ -1,4 +1,4 @@
-"""The best network of a streamed training as a fitted estimator."""
+"""The best network of streamed training as a fitted estimator."""
 
 from __future__ import annotations
 

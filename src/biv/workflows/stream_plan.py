@@ -1,4 +1,4 @@
-"""Settings and plan of a streamed training; the plan is made once and kept in checkpoints."""
+"""Settings and plan of streamed training; the plan is made once and kept in checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIN_PILOT_ROWS = 64
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings of a streamed training.
+    """Settings of streamed training.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
-    """Decisions before a streamed training, which do not depend on the number of processes.
+    """Decisions before streamed training, which do not depend on the number of processes.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class StreamPlan:
     def of(
         cls, survey: Survey, held_out: Rows, settings: StreamSettings, shards: int
     ) -> StreamPlan:
-        """Return the plan of a new training.
+        """Return the plan of a new training run.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class StreamPlan:
 def _chosen_network(
     encoding: Encoding, held_out: Rows, ensembles: EnsembleSettings, *, weighs: bool
 ) -> MLP:
-    """Return the network of the estimator, with the best embedding of a short training."""
+    """Return the network of the estimator, with the best embedding of a short training run."""
     every = -(-len(held_out) // PILOT_ROWS)
     batch = encoding(held_out[np.arange(0, len(held_out), every)])
     rows = Triplets(*(None if c is None else torch.tensor(c) for c in tuple(batch)))  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ def train_streamed(
     categories : sequence of str, default=()
         Numeric columns to treat as categories (for example, post codes).
     force : bool, default=False
-        Whether to replace a finished model, or an unfinished training of other rows or settings.
+        Whether to replace a finished model, or an unfinished run with other rows or settings.
     threads : int, default=1
         Number of threads of this process.
     checkpoint_seconds : float, default=60.0

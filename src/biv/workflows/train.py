@@ -1,4 +1,4 @@
-"""Train a model on a table in memory and write it to a folder; resume an interrupted training."""
+"""Train a model on a table in memory and write it to a folder; resume an interrupted training run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train_folder(
     comparison: ComparisonRecord | None = None,
     command: str | None = None,
 ) -> ModelFolder:
-    """Fit a model and write it to a folder, or resume the same training if it was interrupted.
+    """Fit a model and write it to a folder, or resume the same run if it was interrupted.
 
     Until the training is finished, the folder holds a file ``unfinished-….pt``; a previous model
     stays until then.
@@ -51,7 +51,7 @@ def train_folder(
     settings : mapping of str to object
         Parameters of :class:`BIVRegressor`.
     force : bool, default=False
-        Whether to replace a finished model, or an unfinished training of other rows or settings.
+        Whether to replace a finished model, or an unfinished run with other rows or settings.
     comparison : ComparisonRecord or None, default=None
         Comparison of methods, kept beside the model for its report.
     command : str or None, default=None
@@ -65,7 +65,7 @@ def train_folder(
     Raises
     ------
     ValueError
-        If the folder holds a model, an unfinished training of other rows or settings, or other
+        If the folder holds a model, an unfinished run with other rows or settings, or other
         files; or if no model can be trained on the table.
     InUseError
         If another process trains into the folder.
@@ -116,7 +116,7 @@ def _fit(
 
 
 def _digest(table: LabelledTable, settings: Mapping[str, Any]) -> str:
-    """Return a digest of everything that decides the result of a training."""
+    """Return a digest of everything that decides the result of training."""
     deciding = {k: v for k, v in settings.items() if k not in ("n_jobs", "verbose")}
     digest = hashlib.sha256(json.dumps(to_json(deciding), sort_keys=True).encode())
     digest.update(json.dumps([table.schema.to_json(), list(table.features.columns)]).encode())

@@ -19,7 +19,7 @@ FILES = (MODEL, EVIDENCE, COMPARISON, REPORT, ABOUT)  # in the order in which th
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder against other trainings; create it, and remove it if it remains empty.
+    """Lock a folder against other training runs; create it, and remove it if it remains empty.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def prepare_folder(folder: Path, checkpoint: Path, *, force: bool) -> None:
-    """Prepare a locked folder for a new training, or to resume one from a checkpoint.
+    """Prepare a locked folder for a new training run, or to resume one from a checkpoint.
 
     Raises
     ------
@@ -70,8 +70,7 @@ def prepare_folder(folder: Path, checkpoint: Path, *, force: bool) -> None:
     if others:
         raise ValueError(
             Message(
-                "{folder} holds an unfinished training of other rows or settings: {force} discards "
-                "it",
+                "{folder} holds an unfinished run with other rows or settings: {force} discards it",
                 folder=folder,
                 force=FORCE,
             )

@@ -1,7 +1,7 @@
 """Content of about.json of a model folder: how a model was trained, and the results of the fit.
 
 Field names are those of the file. Fields with a default may be missing, because version 0.1 did not
-write them or because they belong to a streamed training.
+write them or because they belong to a streamed training run.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FitRecord:
     history : list of float or None
         Score of each epoch, in units of the label variance.
     train_loss : list of float or None
-        Training losses of a streamed training, each a mean over several steps.
+        Training losses of a streamed training run, each a mean over several steps.
     train_loss_steps : int
         Number of steps of each of these means.
     finding : FindingRecord or None
@@ -202,11 +202,11 @@ class TrainingRecord:
     processes, shards, steps : int
         Number of processes, of shards and of training steps (streamed training only).
     settings : dict
-        Settings of the estimator or of the streamed training.
+        Settings of the estimator or of the streamed training run.
     result : FitRecord
         Results of the fit.
     seconds : float
-        Duration of the training.
+        Duration of training.
     peak_memory_bytes : int or None
         Peak memory of the process; None where it is unknown.
     """
