@@ -90,7 +90,7 @@ def _change(rng, state):
 
 @functools.cache
 def interrupted():
-    """Return a folder with an interrupted training run, and the outputs of a complete one, by job."""
+    """Return a folder with an interrupted run, and the outputs of a complete one, by job."""
     scratch = Path(tempfile.mkdtemp(prefix="biv-fuzz-unfinished-")).resolve()
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     runs = {}

@@ -208,8 +208,8 @@ def test_batches_contain_the_scaled_rows_of_the_table(tmp_path):
         for batch_y, x, v in zip(batch.y[:, 0], batch.x, batch.variance[:, 0], strict=True):
             k = int(np.argmin(np.abs(columns["y"] - encode.label_scaler.label_raw(float(batch_y)))))
             exact = (
-                np.array([columns[f"x{j}"][k] for j in range(3)]) - encode.features.mean
-            ) / encode.features.std
+                np.array([columns[f"x{j}"][k] for j in range(3)]) - encode.feature_scaler.mean
+            ) / encode.feature_scaler.std
             np.testing.assert_allclose(x, exact, rtol=1e-5, atol=1e-6)
             assert v == pytest.approx(columns["v"][k] / encode.label_scaler.std**2, rel=1e-5)
 

@@ -1,4 +1,4 @@
-"""Train a model on a table in memory and write it to a folder; resume an interrupted training run."""
+"""Train a model on a table in memory and write it to a folder, or resume an interrupted run."""
 
 from __future__ import annotations
 
