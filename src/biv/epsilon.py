@@ -97,10 +97,11 @@ def _check_reachable(size: float | Tensor, available: Tensor) -> None:
     unreachable = available <= size * (1 - SIZE_TOLERANCE)
     if bool(unreachable.any()):
         batch = f" in batch {tuple(unreachable.nonzero()[0].tolist())}" if available.ndim else ""
+        count = int(available[unreachable][0])
+        elements = "element has" if count == 1 else "elements have"
         raise ValueError(
-            "size must be at most the number of elements of finite variance"
-            f"{batch}, {int(available[unreachable][0])}: no epsilon reaches more; "
-            f"got {float(size):g}{argument_hint('epsilon')}"
+            f"size must be at most {count}, since only {count} {elements} a finite "
+            f"variance{batch}; got {float(size):g}{argument_hint('epsilon')}"
         )
 
 

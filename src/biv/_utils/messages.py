@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import shlex
+from pathlib import Path
 
 SHOWN = 80  # largest number of characters of a value in a message
 MESSAGE_SHOWN = 500  # the same for another library's message, which may quote a whole file
@@ -36,6 +37,17 @@ def message_of(error: object) -> str:
     if len(message) <= MESSAGE_SHOWN:
         return message
     return f"{message[:MESSAGE_SHOWN]}... ({len(message):,} characters)"
+
+
+def wrong_path(path: str | Path, expected: str) -> str:
+    """Return the message about a path that is not of the expected kind, or does not exist.
+
+    Examples
+    --------
+    >>> wrong_path("nowhere", "a folder"), wrong_path("/", "a file")
+    ('nowhere does not exist', '/ is not a file')
+    """
+    return f"{path} is not {expected}" if Path(path).exists() else f"{path} does not exist"
 
 
 def shell_quoted(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 import msgspec
 import numpy as np
 
-from biv._utils.messages import message_of, shortened
+from biv._utils.messages import message_of, shortened, wrong_path
 
 MAX_BYTES = 1 << 28
 T = TypeVar("T")
@@ -175,10 +175,10 @@ def read_bytes(path: Path) -> bytes:
     Raises
     ------
     DamagedFileError
-        If it is not a regular file, or is larger than that.
+        If it does not exist, is not a regular file, or is larger than that.
     """
     if not path.is_file():
-        raise DamagedFileError(f"{path} must be a regular file")
+        raise DamagedFileError(wrong_path(path, "a regular file"))
     if (size := path.stat().st_size) > MAX_BYTES:
         raise DamagedFileError(f"{path} must have at most {MAX_BYTES:,} bytes; got {size:,}")
     return path.read_bytes()

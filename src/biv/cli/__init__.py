@@ -54,7 +54,7 @@ EXAMPLES = """examples:
   biv reproduce table1                                  reproduce the paper's table
   biv reproduce --list                                  list the figures, with training times
   biv claims                                            test the paper's claims
-  biv train --help                                      show all options of a command
+  biv COMMAND --help                                    show all options of a command
 
 exit codes:
   0             success

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biv._utils.atomic_files import WriteError
-from biv._utils.messages import shortened
+from biv._utils.messages import shortened, wrong_path
 from biv._utils.wording import OPTIONS, render_text
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ def add_columns(parser: argparse.ArgumentParser, *, error_bars: bool) -> None:
         (
             "--keep",
             [],
-            "columns to learn from even if they look like copies of the label or like identifiers: "
-            "text that is at least 95%% distinct, or more than half distinct with over 100 texts",
+            "columns to learn from even if they look like identifiers (text of which at least 95%% "
+            "is distinct, or with more than 100 distinct values that make up more than half of the "
+            "cells) or copies of the label",
         ),
         ("--category", [], "numeric columns to treat as categories (for example, post codes)"),
     ):
@@ -164,7 +165,7 @@ def checked_path(
     if path.exists() and not force:
         raise ValueError(f"{path} already exists: --force replaces it")
     if not path.parent.is_dir() and path.parent != new_folder:
-        raise ValueError(f"{path.parent} is not a folder")
+        raise ValueError(wrong_path(path.parent, "a folder"))
     return path
 
 

@@ -23,7 +23,7 @@ methods, all on the same folds:
   Cutoff    networks without the labels whose σ² is above a threshold, chosen by validation
   BIV       networks with weights 1/(σ²+ε)
   shuffled  BIV with the variances assigned to the wrong rows; if it is as good as BIV, the error
-            bars do not say which labels are reliable
+            bars do not show which labels are reliable
   linear    weighted least squares
   boosting  gradient boosting with and without weights (scikit-learn, and LightGBM if installed)
 
@@ -62,8 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unweighted",
         action="store_true",
-        help="give all labels the same weight in the scores; use it if error bars grow or shrink "
-        "with the label. Scores are noisier and rely on the largest error bars",
+        help="give all labels the same weight in the scores; use it if the error bars are "
+        "correlated with the label. Scores are noisier and rely on the largest error bars",
     )
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="number of processes (default: one per core)"
@@ -74,8 +74,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Read the table, cross-validate the methods, and print the recommendation."""
-    if options.folds < 2 or options.rows < 0 or (options.jobs is not None and options.jobs < 1):
-        raise ValueError("--folds must be at least 2, --rows at least 0, and --jobs at least 1")
+    for name, smallest in (("folds", 2), ("rows", 0), ("jobs", 1)):
+        value = getattr(options, name)
+        if value is not None and value < smallest:
+            raise ValueError(f"--{name} must be at least {smallest}; got {value}")
 
     def default_path() -> Path:
         return _table_options.unused_path("biv-compare", ".html", force=options.force)
@@ -118,7 +120,7 @@ def call(options: argparse.Namespace) -> int:
         page, write, "the comparison itself is complete", choose_path
     )
     if written is not None:
-        text += f"\n\n{written}"
+        text += f"\n\nWritten:\n{written}"
     result = record.to_json() | {"report": None if written is None else str(written)}
     _table_options.show(options, result, text)
     return 0 if (written is None) == (page is None) else 1

@@ -66,7 +66,9 @@ def call(options: argparse.Namespace) -> int:
     written = _table_options.write_supplement(path, write, "the text is complete", choose_path)
     result = inspection.record().to_json() | {"picture": None if written is None else str(written)}
     text = f"{_table_options.describe(table)}.\n\n{report.text(inspection)}"
-    _table_options.show(options, result, text if written is None else f"{text}\n\n{written}")
+    _table_options.show(
+        options, result, text if written is None else f"{text}\n\nWritten:\n{written}"
+    )
     return 0 if (written is None) == (path is None) else 1
 
 

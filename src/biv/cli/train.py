@@ -104,8 +104,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--patience",
         type=int,
         metavar="N",
-        help="stop after N epochs that do not improve the score by 1%% (default: 4, more for small "
-        "tables)",
+        help="stop after N epochs that together improve the score by less than 1%% (default: 4, "
+        "more for small tables)",
     )
     _table_options.add_unknown(model)
     model.add_argument(
@@ -163,9 +163,8 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
         "--shards",
         type=int,
         metavar="N",
-        help="number of shards that the row groups are divided into; batches are the same for any "
-        "number of processes that divides it (default: 12, or the next multiple of the number of "
-        "processes)",
+        help="divide the row groups into N shards; a number of processes that divides N does not "
+        "change the batches (default: 12, or the next multiple of the number of processes)",
     )
     stream.add_argument(
         "--checkpoint-seconds",
@@ -238,7 +237,8 @@ def _show(options: argparse.Namespace, folder: ModelFolder, page: Path | None) -
         f"the model in {options.out} is complete, and `{report_command}` writes its report",
     )
     result = {"model": str(options.out), "report": None if report is None else str(report)}
-    lines = [text(folder), str(options.out), *([] if report is None else [str(report)])]
+    files = [str(options.out), *([] if report is None else [str(report)])]
+    lines = [text(folder), "", "Written:", *files]
     _table_options.show(options, result | to_json(folder.about), "\n".join(lines))
     return 0 if report == page else 1
 

@@ -47,28 +47,30 @@ TOO_LARGE = (
 # Templates of messages: {numbers} is a factor with its interval.
 _OFF = (
     "the residuals of held-out rows suggest that it should be multiplied by {numbers}. Check the "
-    "units, whether the column is σ or σ², and the level of an interval; {calibrate} corrects a "
-    "common factor"
+    "units, whether the column is σ or σ² and, if the error bars come from a confidence interval, "
+    "the level of that interval; {calibrate} corrects a common factor"
 )
 _TEXTS = {
     "equal": "all error bars are equal, so that residuals cannot show whether their size is right",
-    "nothing": "squared residuals of held-out rows do not grow with σ² (slope {numbers}; expected "
-    "1): the error bars seem unrelated to the noise of each label. They may belong to other rows, "
-    f"or be an inverse (1/σ or 1/σ²){page_hint('checking')}",
-    "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, shrink "
-    f"the variances instead, with biv.labels.repeats{page_hint('error-bars')}",
+    "nothing": "squared residuals of held-out rows do not grow with σ²: their slope is {numbers}, "
+    "and 1 is expected. The error bars seem unrelated to the noise of each label. They may belong "
+    f"to other rows, or be an inverse, 1/σ or 1/σ²{page_hint('checking')}",
+    "factor below 1": f"σ² seems too large: {_OFF}. If each σ comes from a few repeats, pool the "
+    "variances instead (moderate them towards a common value) with biv.labels.repeats"
+    f"{page_hint('error-bars')}",
     "factor above 1": f"σ² seems too small: {_OFF}. A model that is worse where labels are noisier "
-    f"looks the same; calibration then does harm{page_hint('checking')}",
+    f"has the same effect on this factor; in that case do not calibrate{page_hint('checking')}",
     "shape": "squared residuals of held-out rows grow faster than σ², by a factor of {numbers}, "
     "from a negative intercept: no common factor corrects these error bars. Check whether the "
     f"column is σ and not σ²{page_hint('error-bars')}",
     "too large": f"{TOO_LARGE}{page_hint('error-bars')}",
-    "undecided": "the residuals of held-out rows do not show whether the error bars are right: the "
-    "factor of σ² is {numbers}",
-    "undecided below 1": "σ² may be too large: the residuals of held-out rows suggest a factor of "
-    "{numbers}. This is not certain, since noise with heavy tails can look the same",
-    "consistent": "the residuals of held-out rows agree with the error bars: the factor of σ² is "
-    "{numbers}",
+    "undecided": "the residuals of held-out rows do not show whether the error bars are right: to "
+    "match them, σ² would have to be multiplied by {numbers}",
+    "undecided below 1": "σ² may be too large: to match the residuals of held-out rows, it would "
+    "have to be multiplied by {numbers}. This is not certain, since noise with heavy tails has the "
+    "same effect",
+    "consistent": "the residuals of held-out rows agree with the error bars: to match them "
+    "exactly, σ² would have to be multiplied by {numbers}",
 }
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from biv._utils import typed_json
 from biv._utils.atomic_files import write_atomically
+from biv._utils.messages import wrong_path
 
 FORMAT = "biv model 1"
 
@@ -55,7 +56,7 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} is not a file")
+        raise FileNotFoundError(wrong_path(path, "a file"))
     with typed_json.errors_name_file(path, "is not a model, or is damaged"):
         try:
             with safe_open(str(path), framework="pt") as file:

@@ -135,9 +135,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     epsilon_ : float, ndarray of shape (n_outputs,) or None
         ε in squared units of y. None if `loss` is not "biv", and for a policy that has no fixed ε.
     tau2_ : float or ndarray of shape (n_outputs,)
-        Estimated variance τ² of the model's own error, in squared units of y. It includes noise
-        that all labels share and that the error bars do not contain, since the two cannot be told
-        apart.
+        Estimated variance τ² of the model's own error, in squared units of y. It includes any
+        additional noise of the same variance in every label that no error bar contains, since the
+        two cannot be told apart.
     n_epochs_ : int
         Chosen number of epochs; with several outputs, the largest.
     history_ : ndarray of shape (n_epochs,)

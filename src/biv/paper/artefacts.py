@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from biv._utils.messages import shortened
 from biv.paper.grid import (
     BIV,
     EPSILON,
@@ -64,7 +65,7 @@ def find(name: str, available: dict[str, Artefact]) -> Artefact:
         if requested in (artefact.name, artefact.label.lower()):
             return artefact
     names = ", ".join(f"{a.name} ({a.label})" for a in available.values())
-    raise ValueError(f"an artefact must be one of {names}; got {name!r}")
+    raise ValueError(f"unknown table or figure {shortened(name)}; choose from {names}")
 
 
 def _cutoffs(grid: Grid, noise: Noise, multiples: Sequence[float]) -> list[Line]:

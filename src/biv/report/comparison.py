@@ -9,7 +9,7 @@ from biv.workflows.methods import SHUFFLED
 
 
 def text(compared: ComparisonRecord) -> str:
-    """Return which method to use, why, and a table of the methods, the lowest error first."""
+    """Return which method to use, why, and a table of the methods, the best first."""
     lines = [
         *terminal.headline(conclusions.from_comparison(compared)),
         "",
@@ -25,7 +25,9 @@ def text(compared: ComparisonRecord) -> str:
 def _rows(compared: ComparisonRecord) -> list[tuple[str, ...]]:
     scale = compared.label_variance
     best = next((m for m in compared.methods if m.method != SHUFFLED), None)
-    rows: list[tuple[str, ...]] = [("method", "error", "± ", "above the best", "seconds", "chosen")]
+    rows: list[tuple[str, ...]] = [
+        ("method", "error", "± ", "difference to best", "seconds", "chosen")
+    ]
     for method in compared.methods:
         above = ""
         if method is not best:
@@ -57,11 +59,11 @@ def _notes(compared: ComparisonRecord) -> list[str]:
     ]
     if compared.weighted_scores:
         notes.append(
-            "Methods are in the order of their differences, which weight labels by 1/(σ²+ε); "
-            "errors weight them by its square and vary more."
+            "Methods are in the order of their differences. Errors use the weights 1/(σ²+ε)²; "
+            "differences use 1/(σ²+ε), which makes them less noisy but may change the order."
         )
     else:
-        notes.append("These errors are unweighted.")
+        notes.append("Errors and differences are unweighted: all labels count equally.")
     if compared.unknown_variance is not None:
         count = compared.rows_of_unknown_variance
         notes.append(

@@ -15,7 +15,7 @@ from biv.estimator.findings import SILENT, FindingRecord
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import RemarkRecord
-from biv.workflows.label_correlation import MIN_CORRELATION
+from biv.workflows.label_correlation import MIN_CORRELATION, larger_labels
 from biv.workflows.training_record import FitRecord
 
 UNSEEN = "held-out rows"
@@ -237,10 +237,15 @@ def expected_worth(worth: float | None, tau2: float, finding: FindingRecord | No
             "The error bars differ too little beside the model's own error "
             f"(τ = {math.sqrt(max(tau2, 0.0)):.3g}) for weights to matter."
         ]
-    times = f"{worth:.2g}" if worth < 100 else "more than a hundred"
+    times = f"{worth:.2g}" if worth < 100 else "more than 100"
+    gain = f"as much as having {times} times as many labels."
+    if finding is not None and finding.kind == "factor":
+        return [
+            "If the error bars were right as they are and label noise were the only limit, "
+            f"weighting would help {gain}"
+        ]
     return [
-        f"By these error bars, weighting is worth {times} times as many labels "
-        f"({1 - 1 / worth:.0%} lower variance), as far as label noise limits the model."
+        f"If the error bars are right and label noise is the only limit, weighting helps {gain}"
     ]
 
 
@@ -250,7 +255,7 @@ def which_labels_count(
     correlation: float,
     finding: FindingRecord | None,
 ) -> list[str]:
-    """Return how scores depend on which labels count most; nothing if they do not.
+    """Return how scores depend on which labels count most; an empty list if they do not.
 
     Parameters
     ----------
@@ -263,8 +268,7 @@ def which_labels_count(
     """
     kind = None if finding is None else finding.kind
     is_related = kind != "few" and abs(correlation) >= MIN_CORRELATION
-    way = "grow" if correlation > 0 else "shrink"
-    related = f"The error bars {way} with the label (rank correlation {correlation:+.2f})"
+    related = larger_labels(correlation)
     (r2, stderr), (other, other_stderr) = weighted, alike
     differs = r2 is not None and other is not None
     if differs and scores_disagree(r2, stderr or 0.0, other, other_stderr or 0.0):  # type: ignore[arg-type]
@@ -286,9 +290,10 @@ def which_labels_count(
     extreme = "small" if correlation > 0 else "large"
     pulled = (
         f"labels that are {extreme} by chance get small error bars, and weighting pulls "
-        "predictions their way"
+        "predictions towards them"
     )
-    text = f"{related}, so the weighted scores describe one end of the labels more than the other."
+    precise = "low" if correlation > 0 else "high"
+    text = f"{related}, so the weighted scores mostly describe {precise} labels."
     if kind == "follows":
         return [f"{text} With such error bars, {pulled}."]
     return [

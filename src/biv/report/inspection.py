@@ -66,7 +66,9 @@ def _covered_remarks(finding: FindingRecord) -> tuple[str, ...]:
 
 def _variances(inspection: Inspection[QuickFit]) -> list[str]:
     names = {0.0: "lowest", 0.5: "median", 1.0: "highest"}
-    quantiles = {names.get(q, f"{q:.0%} below"): value for q, value in inspection.quantiles.items()}
+    quantiles = {
+        names.get(q, f"{q:.0%} quantile"): value for q, value in inspection.quantiles.items()
+    }
     if len(set(quantiles.values())) == 1:
         quantiles = {"all": next(iter(quantiles.values()))}
     return terminal.columns(

@@ -10,6 +10,8 @@ from biv.report.conclusions import UNDEFINED, UNSEEN, r2_in_words
 from biv.workflows import ModelFolder
 from biv.workflows.training_record import FitRecord, TrainingRecord
 
+MSE = "MSE, squared label units"
+
 
 def text(folder: ModelFolder) -> str:
     """Return the verdict on a model, why, and its scores.
@@ -40,7 +42,7 @@ def _scores(result: FitRecord) -> list[str]:
             *terminal.fields(
                 [
                     ("R² to the labels", r2_in_words(result.r2, result.r2_stderr)),
-                    ("mean squared error", mse),
+                    (MSE, mse),
                 ]
             ),
         ]
@@ -58,7 +60,7 @@ def _scores(result: FitRecord) -> list[str]:
             [
                 ("", "weighted", "unweighted"),
                 ("R² to the true labels", r2, r2_alike),
-                ("mean squared error", mse, alike),
+                (MSE, mse, alike),
             ]
         ),
     ]
@@ -90,5 +92,8 @@ def _best_epoch(about: TrainingRecord) -> str:
     best, most = f"{result.epoch} of {result.epochs}", about.settings["max_epochs"]
     assert isinstance(most, int)
     if result.epoch == result.epochs < most:
-        best += " (the last gains were below 1%; try a larger --patience)"
+        best += (
+            " (training stopped because gains fell below 1%, but the error was still falling; try "
+            "a larger --patience)"
+        )
     return best

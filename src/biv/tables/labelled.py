@@ -239,11 +239,11 @@ def chosen_columns(
         files.require_column(name)
     if both := set(features or ()) & set(target.names):
         raise ValueError(
-            f"{shortened(min(both))} cannot be both a feature and the label (or its error bar)"
+            f"{shortened(min(both))} is {target.role(min(both))}, so it cannot also be a feature"
         )
     if wrong := set(categories) & set(target.names):
         raise ValueError(
-            f"{shortened(min(wrong))} cannot be both a category and the label (or its error bar)"
+            f"{shortened(min(wrong))} is {target.role(min(wrong))}, so it cannot also be a category"
         )
     excluded = {*target.names, *ignore}
     requested = files.columns if features is None else dict.fromkeys(features)
@@ -266,7 +266,10 @@ def require_columns(schema: Schema, files: Files) -> None:
         If there is none.
     """
     if not schema.columns and set(schema.ignored.values()) == {"empty"}:
-        raise ValueError(f"{files} must have rows with cells to learn from; got none")
+        has_rows = any(len(part) for part in files.parts(list(schema.ignored)[:1]))
+        if not has_rows:
+            raise ValueError(f"no rows in {files}")
+        raise ValueError(f"{files}: all cells to learn from are empty")
     if not schema.columns:
         name = next(iter(schema.identifiers), None)
         hint: str = ""

@@ -58,8 +58,7 @@ class RowGroups:
         for path in files.paths:
             if kind(path) is not PARQUET:
                 raise ValueError(
-                    f"{path} must be Parquet, which can be read by row group; got "
-                    f"{path.suffix or path.name!r}"
+                    f"--stream requires Parquet files, which can be read by row group; got {path}"
                 )
         self.schema = files.schema()
         self.groups = [group for path in files.paths for group in _groups(path)]

@@ -24,7 +24,7 @@ from biv.tables.target import Target
 Floats = npt.NDArray[np.float64]
 
 KNOWN = Message(
-    "known ({median} replaces missing error bars by their median)",
+    "known ({median} replaces missing error bars by the median of the known ones)",
     median=Setting("unknown_variance", "median"),
 )
 MAX_HELD_OUT, HELD_OUT_FRACTION = 65_536, 0.1  # at most so many rows, and this fraction

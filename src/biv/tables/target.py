@@ -73,10 +73,11 @@ class Target:
         validation.real_number(
             "level", self.level, validation.Range(0.0, limit=1.0, open_below=True)
         )
-        if len(set(self.names)) < len(self.names):
-            raise ValueError(
-                f"label, error bar and weight must be different columns; got {self.names}"
-            )
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise ValueError(
+                    f"{shortened(name)} is used twice: as {' and as '.join(self._roles(name))}"
+                )
 
     @property
     def error_bars(self) -> list[str]:
@@ -88,6 +89,22 @@ class Target:
         """All columns that are named."""
         weight = [] if self.weight is None else [self.weight]
         return [self.name, *self.error_bars, *weight]
+
+    def role(self, name: str) -> str:
+        """Return what a column of the target is: the label, an error bar or the weight."""
+        return self._roles(name)[0]
+
+    def _roles(self, name: str) -> list[str]:
+        low, high = self.interval or (None, None)
+        roles = [
+            (self.name, "the label"),
+            (self.variance, "the error bar"),
+            (self.std, "the error bar"),
+            (low, "the low end of the interval"),
+            (high, "the high end of the interval"),
+            (self.weight, "the weight"),
+        ]
+        return [role for column, role in roles if column == name]
 
     def labels(self, part: Part) -> Floats:
         """Return the labels of a part, with NaN for missing labels."""

@@ -104,8 +104,8 @@ def _require_error_bars(table: LabelledTable, variance: Floats, source: str, unk
         raise ValueError(
             Message(
                 "{first}, column {names} must have an error bar; got none{others}: {median} "
-                "replaces missing error bars by their median, and {estimate} by an estimate from "
-                "the residuals{see}",
+                "replaces missing error bars by the median of the known ones, and {estimate} by "
+                "an estimate from the residuals{see}",
                 first=table.where(int(np.flatnonzero(np.isnan(variance))[0])),
                 names=names,
                 others=others,
@@ -186,12 +186,19 @@ def require_no_copies(
         if copies := label_copies(columns, values):
             names = list(map(str, copies))
             listed = ", ".join(f"{shortened(name)} ({copies[name]:+.4f})" for name in names)
+            repeating, them = (
+                ("1 feature repeats", "it")
+                if len(names) == 1
+                else (f"{len(names)} features repeat", "them")
+            )
             raise ValueError(
                 Message(
-                    "{source}: features must not repeat the label; these do, by their rank "
-                    "correlation with {label}: {listed}. Leave them out with {ignore}, or use them "
-                    "nevertheless with {keep}",
+                    "{source}: features must not repeat the label; {features} it, by the rank "
+                    "correlation with {label}: {listed}. Leave {them} out with {ignore}, or use "
+                    "{them} nevertheless with {keep}",
                     source=source,
+                    features=repeating,
+                    them=them,
                     label=shortened(label),
                     listed=listed,
                     ignore=Setting("ignore", names),

@@ -36,6 +36,12 @@ class Effect:
             return f"{-self.value:.1%} ({-self.high:.1%} to {-self.low:.1%}) higher"
         return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%}) lower"
 
+    @property
+    def in_words(self) -> str:
+        """The change of the error, such as "lowers the error by 12.3% (6.9% to 17.6%)"."""
+        amount, _, direction = str(self).rpartition(" ")
+        return f"{'lowers' if direction == 'lower' else 'raises'} the error by {amount}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodRecord:

@@ -26,6 +26,18 @@ def label_correlation(y: Floats, variance: Floats | None) -> float:
     return round(rank_correlation(variance[used], y[used]), 12)
 
 
+def larger_labels(correlation: float) -> str:
+    """Return in words how σ² depends on the label.
+
+    Examples
+    --------
+    >>> larger_labels(-0.44)
+    'Larger labels have smaller error bars (rank correlation -0.44)'
+    """
+    size = "larger" if correlation > 0 else "smaller"
+    return f"Larger labels have {size} error bars (rank correlation {correlation:+.2f})"
+
+
 def is_correlated_with_label(y: Floats, variance: Floats | None) -> bool:
     """Return whether the correlation is so strong that an unweighted score is needed too."""
     return abs(label_correlation(y, variance)) >= MIN_CORRELATION

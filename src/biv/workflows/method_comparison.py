@@ -10,6 +10,7 @@ from biv.estimator.findings import MIN_JUDGED, SILENT, FindingRecord
 from biv.metrics import Score
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from biv.workflows.evidence import TableEvidence
+from biv.workflows.label_correlation import larger_labels
 from biv.workflows.methods import BIV, BLIND, SHUFFLED
 
 INTERVAL = 1.96  # standard errors to each side: 95%
@@ -228,16 +229,12 @@ class MethodComparison:
             return []
         if self.disputed:
             return [
-                f"With them, the networks' error is {self.gain} in the weighted score, but "
-                f"{self.alike} in the unweighted score (there, of the label variance), because the "
-                f"error bars are correlated with the label (rank correlation "
-                f"{self.correlation:+.2f}).",
-                "Trust the unweighted score, since the error bars seem to be computed from the "
-                "noisy labels."
-                if self._follows_labels
-                else "Trust the unweighted score if the error bars were computed from the noisy "
-                "labels, as √n of a count n is. Trust the weighted score if noisy labels are off "
-                "to one side, as at a limit of detection.",
+                "Judged by the weighted score, using the error bars "
+                f"{self.gain.in_words} of L2's error.",
+                self._unweighted_effect(),
+                "The scores differ because the error bars are correlated with the label (rank "
+                f"correlation {self.correlation:+.2f}).",
+                *self._which_score_to_trust(),
             ]
         text = f"With them, the networks' error is {self.gain} than without"
         if self.useful:
@@ -245,13 +242,33 @@ class MethodComparison:
         elif self.useful is None and self.gain.low > 0:
             text += f", but {self.control} than with the same error bars on the wrong rows"
         if self.useful and self.alike is not None:
+            precise = "low" if self.correlation > 0 else "high"
             return [
                 f"{text}.",
-                f"They are correlated with the label ({self.correlation:+.2f} by ranks), so this "
-                "describes one end of the labels more than the other; in the unweighted score, the "
-                f"error is {self.alike} (there, of the label variance).",
+                f"{larger_labels(self.correlation)}, so this score mostly describes {precise} "
+                "labels.",
+                self._unweighted_effect(),
             ]
         return [f"{text}."]
+
+    def _unweighted_effect(self) -> str:
+        assert self.alike is not None
+        return (
+            "Judged by the unweighted score, using the error bars "
+            f"{self.alike.in_words} of the label variance."
+        )
+
+    def _which_score_to_trust(self) -> list[str]:
+        if self._follows_labels:
+            return [
+                "Trust the unweighted score, since the error bars seem to be computed from the "
+                "noisy labels."
+            ]
+        return [
+            "Trust the unweighted score if the error bars were computed from the noisy labels, as "
+            "√n of a count n is.",
+            "Trust the weighted score if noisy labels are biased, as at a limit of detection.",
+        ]
 
     def _errors(self) -> list[str]:
         """Return which methods have the lowest errors, in sentences."""
@@ -259,12 +276,12 @@ class MethodComparison:
         others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
         close = sorted((m for m in others if self.as_good(m)), key=lambda m: m.name != BIV)
         far = [m for m in others if not m.shown_worse and m not in close]
-        whose = "In the weighted score, the" if self.disputed else "The"
+        score = "weighted paired differences" if self.weighted else "paired differences"
         use = "ignores" if best.name in BLIND else "uses"
-        text = f"{whose} lowest error is that of {best.name}, which {use} the error bars"
+        text = f"Judged by {score}, {best.name} is best; it {use} the error bars."
         if close:
-            text += f"; close to it, and not shown to be worse: {'; '.join(m.name for m in close)}"
-        sentences = [f"{text}."]
+            text += f" Close to it, and not shown to be worse: {'; '.join(m.name for m in close)}."
+        sentences = [text]
         if far:
             errors = "; ".join(
                 f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from biv._utils import typed_json
 from biv._utils.atomic_files import remove, write_atomically
-from biv._utils.messages import shortened
+from biv._utils.messages import shortened, wrong_path
 from biv.estimator.regressor import BIVRegressor
 from biv.preprocessing.encoder import Categorical, Ignored
 from biv.tables import Target
@@ -117,7 +117,7 @@ class ModelFolder:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is not a folder")
+            raise FileNotFoundError(wrong_path(folder, "a folder"))
         files = Staging(folder, FILES)
         return files.read(lambda: cls._read(files, for_report=for_report))
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from biv._utils.atomic_files import open_atomically
-from biv._utils.messages import shortened
+from biv._utils.messages import shortened, wrong_path
 from biv._utils.wording import Message, Setting
 from biv.estimator.fitted import PREDICTABLE, RowError
 from biv.tables.files import Files, is_compressed, separator
@@ -86,7 +86,7 @@ def write_predictions(
         suffixes = " or ".join(", ".join(endings) for endings in kinds if endings)
         raise ValueError(f"{out} must be of the kind of the files: {suffixes}")
     if not out.parent.is_dir():
-        raise ValueError(f"{out.parent} is not a folder")
+        raise ValueError(wrong_path(out.parent, "a folder"))
     require_no_file(out, force=force)
     rows, columns, unseen = 0, [*files.columns, *names], Counter[str]()
     with open_atomically(out) as file, _writer(file, out, files, columns) as write:

@@ -14,7 +14,7 @@ from biv.estimator import findings
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables import LabelledTable
 from biv.workflows.evidence_parts import RemarkRecord
-from biv.workflows.label_correlation import MIN_CORRELATION, label_correlation
+from biv.workflows.label_correlation import MIN_CORRELATION, label_correlation, larger_labels
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -185,18 +185,16 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     remarks = []
     with_label = label_correlation(table.y, variance)
     if abs(with_label) >= MIN_CORRELATION:
-        way = "grow" if with_label > 0 else "shrink"
         extreme, example = (
             ("small", "√n of a count n is")
             if with_label > 0
             else ("large", "the error bar of the logarithm of a count is")
         )
         text = (
-            f"The error bars {way} with the label (rank correlation {with_label:+.2f}). If they "
-            f"were computed from the noisy labels, as {example}, labels that are {extreme} by "
-            "chance get small error bars, and weighting pulls predictions their way. Then let biv "
-            "compare decide, or use error bars that do not follow the noise (see: biv docs "
-            "error-bars)"
+            f"{larger_labels(with_label)}. If the error bars were computed from the noisy labels, "
+            f"as {example}, labels that are {extreme} by chance get small error bars, and "
+            "weighting pulls predictions towards them. In that case let biv compare decide, or use "
+            "error bars that do not follow the noise (see: biv docs error-bars)"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]

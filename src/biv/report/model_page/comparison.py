@@ -117,7 +117,7 @@ def _table(compared: ComparisonRecord) -> Table:
         "Mean squared errors to the true labels, in units of the label variance, the best method "
         "first. ± is a standard error; differences are paired. Based on "
         f"{compared.rows:,} of {compared.rows_in_all:,} rows and {compared.folds} folds.",
-        ["method", "error", "± error", "above the best", "± above the best",
+        ["method", "error", "± error", "difference to best", "± difference",
          "significantly worse?", "seconds", "chosen settings"],
         [
             [
