@@ -113,7 +113,10 @@ def test_the_error_about_missing_error_bars_has_both_forms(tmp_path, capsys):
     with pytest.raises(ValueError, match="unknown_variance='median' replaces missing error bars"):
         biv.workflows.train_folder(tmp_path / "m", rows, {})
     output = error_of(capsys, "train", path, *COLUMNS, "--out", tmp_path / "m")
-    assert "--unknown-variance median replaces missing error bars by their median" in output
+    assert (
+        "--unknown-variance median replaces missing error bars by the median of the known ones"
+        in output
+    )
 
 
 def test_a_warning_of_a_fit_has_both_forms(tmp_path, capsys):

@@ -105,8 +105,11 @@ def test_the_demo_writes_the_table_and_prints_its_paths(tmp_path):
         (["claims", "21"], "got '21'"),
         (["claims", "--jobs", "0"], "--jobs must be at least 1; got 0"),
         (["claims", "2", "--stored"], "runs.sqlite does not exist, and --stored trains nothing"),
-        (["reproduce", "fig16"], "got 'fig16'"),
-        (["reproduce"], "name an artefact, such as table1, fig03 or all; --list lists them"),
+        (
+            ["reproduce", "fig16"],
+            "unknown table or figure 'fig16'; choose from table1 (GammaResults), fig01",
+        ),
+        (["reproduce"], "name a table or figure, such as table1, fig03 or all; --list lists them"),
         (["reproduce", "table1", "--seeds", "0"], "--seeds must be at least 1; got 0"),
     ],
 )

@@ -267,10 +267,10 @@ LINES = ["x,y,s", *(f"{k % 7},{k % 5 + 0.5},{1 + k % 3}" for k in range(60))]
         ([*LINES[:2], *(line[:-1] + "inf" for line in LINES[2:])], COLUMNS, "data.csv must have at least 2 labels with a finite error bar and a positive weight; got 1"),
         ([LINES[0], *(line[:-1] for line in LINES[1:])], COLUMNS, "no error bar in column 's' is known: leave the column out"),
         (LINES[:2], COLUMNS, "rows with a label; got 1"),
-        (LINES[:1], COLUMNS, "must have rows with cells to learn from; got none"),
+        (LINES[:1], COLUMNS, "there are no rows in data.csv"),
         (["x,y,s", *(f"{k},7,{1 + k % 3}" for k in range(60))], COLUMNS, "every label in column 'y' is 7: nothing can be learned"),
         (["y,s", *(line[2:] for line in LINES[1:])], COLUMNS, "must have a column to learn from; got none"),
-        (LINES, [*COLUMNS, "--features", "x", "y"], "'y' cannot be both a feature and the label"),
+        (LINES, [*COLUMNS, "--features", "x", "y"], "'y' is the label, so it cannot also be a feature"),
         (LINES, ["--target", "y", "--target-interval", "x", "s", "--level", "2"], "level must be"),
         (LINES, [*COLUMNS, "--seed", "-1"], "--seed must be non-negative; got -1"),
     ],
@@ -289,6 +289,7 @@ def test_bad_input(command, lines, options, message, here, capsys):
     ("options", "message"),
     [
         ([*COLUMNS, "--seed", "99999999999"], "--seed must be less than 2**32"),
+        ([*COLUMNS, "--comparison", "none.json"], "none.json does not exist"),
         (
             ["--target", "y", "--loss", "iv"],
             "--loss iv needs --target-var or --target-std; got neither",
@@ -362,9 +363,12 @@ def test_every_command_leaves_out_identifiers_and_refuses_copies_of_the_label(co
     given = [*command, path, *COLUMNS, *OTHERS]
     assert run(*given) == 2
     output = capsys.readouterr().err
-    assert "features must not repeat the label; these do, by their rank correlation" in output
-    assert "with 'y': 'in other units' (+1.0000). Leave them out with --ignore" in output
-    assert "or use them nevertheless with --keep 'in other units'" in output
+    assert (
+        "features must not repeat the label; 1 feature repeats it, by the rank correlation"
+        in output
+    )
+    assert "with 'y': 'in other units' (+1.0000). Leave it out with --ignore" in output
+    assert "or use it nevertheless with --keep 'in other units'" in output
     for name, texts in (("name", "texts"), ("key", "sequences of 12 letters")):
         count = rows // 4 if name == "name" else rows
         cells = f"{count:,} distinct {texts} in {count:,} filled cells"
@@ -398,7 +402,7 @@ def test_every_command_refuses_distances_and_copies_of_the_ends(command, capsys)
     columns += ["--target-interval", "low", "high"]
     assert run(*command, path, *columns) == 2
     output = capsys.readouterr().err
-    assert "with 'low': 'low in other units' (-1.0000). Leave them out with --ignore" in output
+    assert "with 'low': 'low in other units' (-1.0000). Leave it out with --ignore" in output
 
 
 @pytest.mark.usefixtures("here")
@@ -452,7 +456,7 @@ def test_a_model_folder_of_another_version(model, change, message, here, capsys)
 def test_folders_without_a_model(here, capsys):
     data(here / "data.csv")
     assert run("predict", "gone", "data.csv") == 2
-    assert "gone is not a folder" in capsys.readouterr().err
+    assert "gone does not exist" in capsys.readouterr().err
     Path("empty").mkdir()
     assert run("predict", "empty", "data.csv") == 2
     assert "empty must be a model folder, with an about.json; got none" in capsys.readouterr().err
@@ -505,7 +509,7 @@ def test_compare_prints_text_or_json(here, capsys, monkeypatch):
     text = " ".join(capsys.readouterr().out.split())
     assert "| method " in text
     assert "60 rows are too few" in text
-    assert "The lowest error is that of" in text
+    assert "Judged by weighted paired differences, " in text
     assert run("compare", *options, "--json", "--unweighted") == 0
     result = json.loads(capsys.readouterr().out)
     assert {"L2", "IV", "Cutoff", "BIV", "BIV, shuffled variances"} <= {
@@ -703,7 +707,7 @@ def test_notes_on_implausible_error_bars(capsys):
     frame.assign(y_err=np.exp(frame["y"])).to_csv("related.csv", index=False)
     assert run("train", "related.csv", *columns, *SMALL, "--out", "b") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "The error bars grow with the label (rank correlation +1.00), " in shown
+    assert "Larger labels have larger error bars (rank correlation +1.00), " in shown
     assert "weighted unweighted R² to the true labels" in shown
     assert run("train", "large.csv", "--target", "y", "--keep", "x", *SMALL, "--out", "c") == 0
     output = capsys.readouterr()

@@ -104,7 +104,7 @@ def test_files_that_are_not_models_are_an_error(fitted, tmp_path):
         ValueError, match="good was fitted without a function as model: leave model out"
     ):
         biv.BIVRegressor.load(tmp_path / "good", model=nn.Linear)
-    with pytest.raises(FileNotFoundError, match="nowhere is not a file"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         biv.BIVRegressor.load(tmp_path / "nowhere")
 
 

@@ -205,7 +205,7 @@ def test_a_report_without_a_comparison_says_how_to_run_one(model):
     table = model.parent / "data.csv"
     assert f"biv compare {table} --target y --target-std s --features " in text
     assert page.conclusion.endswith("The error bars look right.")
-    assert "By these error bars, weighting is worth" in page.more_conclusions[1]
+    assert "is the only limit, weighting helps as much as having" in page.more_conclusions[1]
     assert f"biv train {model.parent / 'data.csv'} --target y" in text
 
 
@@ -293,7 +293,7 @@ def test_conclusions_of_a_page_agree_with_those_of_the_command(model):
                     r2_all_labels_alike_stderr=0.01)  # fmt: skip
     assert page.more_conclusions[1].startswith("R² depends on the weights: 0.600 weighted ")
     caveat = page_with(model, rank_correlation_with_label=0.5).more_conclusions[1]
-    assert caveat.startswith("The error bars grow with the label (rank correlation +0.50), ")
+    assert caveat.startswith("Larger labels have larger error bars (rank correlation +0.50), ")
 
 
 def test_a_model_that_predicts_nothing_says_so_first(model):
@@ -301,7 +301,7 @@ def test_a_model_that_predicts_nothing_says_so_first(model):
     assert page.conclusion.startswith(
         "The model predicts next to nothing of these labels (R² 0.003"
     )
-    assert "weighting is worth" in page.more_conclusions[1]
+    assert "weighting helps as much as" in page.more_conclusions[1]
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ def test_a_report_can_be_written_into_the_model_folder(model, tmp_path, capsys):
         == 0
     )
     assert (out / "page.html").is_file()
-    assert "is not a folder" in fails(
+    assert "does not exist" in fails(
         capsys,
         "train",
         table,
@@ -492,7 +492,7 @@ def test_an_existing_file_is_not_overwritten(model, tmp_path, capsys):
     assert main(["report", str(model), "-o", str(out), "--force"]) == 0
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert "must end in .html" in fails(capsys, "report", model, "-o", tmp_path / "r.pdf")
-    assert "is not a folder" in fails(capsys, "report", model, "-o", tmp_path / "no" / "r.html")
+    assert "no does not exist" in fails(capsys, "report", model, "-o", tmp_path / "no" / "r.html")
 
 
 @pytest.mark.parametrize(

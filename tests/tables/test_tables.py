@@ -419,11 +419,13 @@ def test_hours(tmp_path):
         (["x,y,a,b", "1,2,3,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'b' must be at least as large as 'a', the lower end of the interval; got '2'"),
         (["x,y,a,b", "1,2,-inf,2"], {"target": "y", "target_interval": ("a", "b")}, "row 1, column 'a' must be finite"),
         (["x,y,s", "1,2,1"], {"target": "y", "target_std": "s", "target_var": "s"}, "got variance and std"),
-        (["x,y", "1,2"], {"target": "y", "target_std": "y"}, "must be different columns"),
-        (["x,y", "1,2"], {"target": "y", "features": ["y"]}, "'y' cannot be both a feature and the label"),
+        (["x,y", "1,2"], {"target": "y", "target_std": "y"}, "'y' is used twice: as the label and as the error bar"),
+        (["x,y", "1,2"], {"target": "y", "target_interval": ("x", "y")}, "'y' is used twice: as the label and as the high end of the interval"),
+        (["x,y", "1,2"], {"target": "y", "features": ["y"]}, "'y' is the label, so it cannot also be a feature"),
         (["x,y", "1,2"], {"target": "y", "target_interval": ("x", "x"), "level": 1.0}, "level must be"),
         (["x,y", "1,"], {"target": "y"}, "must have rows with a 'y'; got none"),
-        (["x,y"], {"target": "y"}, "must have rows with cells to learn from; got none"),
+        (["x,y"], {"target": "y"}, "there are no rows in "),
+        (["x,y", ",2"], {"target": "y"}, "a.csv: all cells to learn from are empty"),
         (["y", "1"], {"target": "y"}, "must have a column to learn from; got none"),
         (["x,x", "1,2"], {"target": "y"}, "must name each column once; got 'x' twice"),
         ([""], {"target": "y"}, "must begin with the names of its columns; got none"),
@@ -601,7 +603,7 @@ def test_lists_are_not_categories(tmp_path):
     pq.write_table(pa.table({"x": [[1], [2]], "y": [1, 2]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="row 1, column 'x' must be text, a number or a date"):
         read_table(tmp_path / "a.parquet", target="y", categories=["x"])
-    with pytest.raises(ValueError, match="'y' cannot be both a category and the label"):
+    with pytest.raises(ValueError, match="'y' is the label, so it cannot also be a category"):
         read_table(tmp_path / "a.parquet", target="y", categories=["y"])
 
 

@@ -124,7 +124,8 @@ def test_effects_are_fractions_and_the_control_is_never_the_best(tmp_path, monke
     assert result.methods[0].to_best.value < 0
     assert result.methods[1].to_best == (0.0, 0.0)
     assert (
-        "The lowest error is that of trees, which uses the error bars." in result.recommendation()
+        "Judged by weighted paired differences, trees is best; it uses the error bars."
+        in result.recommendation()
     )
 
 
@@ -161,16 +162,24 @@ def test_if_error_bars_are_correlated_with_the_label_both_scores_must_agree(tmp_
     assert result.useful is None
     assert result.recommendation().startswith(
         "These scores do not decide whether to use the error bars. "
+        f"Judged by the weighted score, using the error bars {result.gain.in_words} of L2's error. "
+        f"Judged by the unweighted score, using the error bars {result.alike.in_words} of the "
+        "label variance. "
     )
+    assert result.gain.in_words.startswith("lowers the error by ")
+    assert result.alike.in_words.startswith("raises the error by ")
     plain = compare(related, weighted=False)
     assert plain.alike is None
     assert plain.useful is False
-    assert "These errors are unweighted" in report.text(plain.record()).replace("\n", " ")
+    assert "Errors and differences are unweighted: all labels count equally." in report.text(
+        plain.record()
+    ).replace("\n", " ")
     better = good_below | {BIV: half(0.05, 0.05)}
     monkeypatch.setattr(comparison, "methods", lambda: better)
     agreed = compare(related)
     assert agreed.alike.low > 0
     assert agreed.useful is True
+    assert "so this score mostly describes low labels." in agreed.recommendation()
 
 
 def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):
@@ -364,6 +373,8 @@ def test_boosting_with_weights_and_without(name, tmp_path):
 def test_the_text_of_an_effect_and_of_close_methods():
     assert str(Effect(0.123, 0.05, 0.2)) == "12.3% (5.0% to 20.0%) lower"
     assert str(Effect(-0.5, -0.7, -0.2)) == "50.0% (20.0% to 70.0%) higher"
+    assert Effect(0.123, 0.05, 0.2).in_words == "lowers the error by 12.3% (5.0% to 20.0%)"
+    assert Effect(-0.5, -0.7, -0.2).in_words == "raises the error by 50.0% (20.0% to 70.0%)"
     score = Score(1.0, 0.1)
     alike = MethodResult("a", score, Score(0.1, 0.06), 1.0, "")
     best = MethodResult("LightGBM", score, Score(0.0, 0.0), 1.0, "")
@@ -373,8 +384,8 @@ def test_the_text_of_an_effect_and_of_close_methods():
     assert result.as_good(alike)
     assert not result.as_good(MethodResult("a", score, Score(0.1, 0.05), 1.0, ""))
     assert result.recommendation().endswith(
-        "The lowest error is that of LightGBM, which ignores the error bars; close to it, and not "
-        "shown to be worse: BIV; a."
+        "Judged by weighted paired differences, LightGBM is best; it ignores the error bars. Close "
+        "to the best, and not shown to be worse: BIV; a."
     )
 
 

@@ -268,7 +268,7 @@ def require_columns(schema: Schema, files: Files) -> None:
     if not schema.columns and set(schema.ignored.values()) == {"empty"}:
         has_rows = any(len(part) for part in files.parts(list(schema.ignored)[:1]))
         if not has_rows:
-            raise ValueError(f"no rows in {files}")
+            raise ValueError(f"there are no rows in {files}")
         raise ValueError(f"{files}: all cells to learn from are empty")
     if not schema.columns:
         name = next(iter(schema.identifiers), None)

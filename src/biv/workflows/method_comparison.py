@@ -280,14 +280,15 @@ class MethodComparison:
         use = "ignores" if best.name in BLIND else "uses"
         text = f"Judged by {score}, {best.name} is best; it {use} the error bars."
         if close:
-            text += f" Close to it, and not shown to be worse: {'; '.join(m.name for m in close)}."
+            names = "; ".join(m.name for m in close)
+            text += f" Close to the best, and not shown to be worse: {names}."
         sentences = [text]
         if far:
             errors = "; ".join(
                 f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"
                 for m in far
             )
-            sentences.append(f"Far above it, but too uncertain to rule out: {errors}.")
+            sentences.append(f"Far above the best, but too uncertain to rule out: {errors}.")
         return sentences
 
     def record(self) -> ComparisonRecord:

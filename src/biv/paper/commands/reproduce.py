@@ -79,7 +79,7 @@ def call(options: argparse.Namespace) -> int:
         ]
         return _common.print_listing(rows, options)
     if not selected:
-        raise ValueError("name an artefact, such as table1, fig03 or all; --list lists them")
+        raise ValueError("name a table or figure, such as table1, fig03 or all; --list lists them")
     if importlib.util.find_spec("matplotlib") is None:  # fail before the training, not after it
         raise ValueError("the figures need matplotlib: pip install matplotlib, or biv[paper]")
     runs = [run for artefact in selected for run in artefact.runs(options.seeds)]
