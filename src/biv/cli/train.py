@@ -77,14 +77,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--epsilon",
         default="auto",
         metavar="EPSILON",
-        help=f"with --loss {registry.tuning('epsilon')}: ε, as a number in units of the label "
+        help=f"with --loss {registry.names_with_setting('epsilon')}: ε, as a number in units of the label "
         "variance, or auto to choose it from the data (default: auto)",
     )
     model.add_argument(
         "--threshold",
         type=float,
         metavar="VARIANCE",
-        help=f"with --loss {registry.tuning('threshold')}: drop labels whose variance is at least "
+        help=f"with --loss {registry.names_with_setting('threshold')}: drop labels whose variance is at least "
         "this (default: the mean variance)",
     )
     model.add_argument(
@@ -344,7 +344,7 @@ def _epsilon(options: argparse.Namespace) -> Any:
     allowed = registry.get(options.loss).user_settings
     for name in ("epsilon", "threshold"):
         if getattr(options, name) not in ("auto", None) and name not in allowed:
-            losses = registry.tuning(name)
+            losses = registry.names_with_setting(name)
             raise ValueError(f"--{name} requires --loss {losses}; got --loss {options.loss}")
     if options.threshold is not None:
         validation.real_number("--threshold", options.threshold, validation.POSITIVE)

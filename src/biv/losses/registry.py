@@ -145,12 +145,12 @@ def error_bars_missing(setting: Setting) -> ValueError:
     )
 
 
-def tuning(setting: str) -> str:
-    """Return the names of the losses whose setting the estimator chooses, joined by "or".
+def names_with_setting(setting: str) -> str:
+    """Return the names of the losses for which users can choose a setting, joined by "or".
 
     Examples
     --------
-    >>> tuning("epsilon")
+    >>> names_with_setting("epsilon")
     'biv'
     """
     return " or ".join(loss.name for loss in _LOSSES.values() if setting in loss.user_settings)
