@@ -77,15 +77,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--epsilon",
         default="auto",
         metavar="EPSILON",
-        help=f"with --loss {registry.names_with_setting('epsilon')}: ε, as a number in units of the label "
-        "variance, or auto to choose it from the data (default: auto)",
+        help=f"with --loss {registry.names_with_setting('epsilon')}: ε, as a number in units of "
+        "the label variance, or auto to choose it from the data (default: auto)",
     )
     model.add_argument(
         "--threshold",
         type=float,
         metavar="VARIANCE",
-        help=f"with --loss {registry.names_with_setting('threshold')}: drop labels whose variance is at least "
-        "this (default: the mean variance)",
+        help=f"with --loss {registry.names_with_setting('threshold')}: drop labels whose variance "
+        "is at least this (default: the mean variance)",
     )
     model.add_argument(
         "--members",
