@@ -159,6 +159,9 @@ def test_equal_error_bars_make_weighting_useless(tmp_path):
     text = report.text(result)
     assert "times as many labels" not in text
     assert "Verdict: All error bars are equal, so weighting by them changes nothing.\n" in text
+    table = text[text.index("error bars  ") : text.index("labels 'y'")].splitlines()
+    assert [line.split()[0] for line in table] == ["error", "all"]
+    assert table[1].split()[:2] == ["all", "4"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from biv.paper.grid import Line
 from biv.paper.measures import (
     Measure,
     ResultsByLine,
-    best_of,
+    index_of_best,
 )
 from biv.paper.results import RunResult
 from biv.paper.spec import Run
@@ -84,7 +84,7 @@ class Choices:
 
     def evaluate(self, results: ResultsByLine) -> Finding:
         """List the best learning rate of each option whose runs are complete."""
-        best = ((name, lines, best_of(lines, results)) for name, lines in self.options)
+        best = ((name, lines, index_of_best(lines, results)) for name, lines in self.options)
         rates = [f"{lines[k].run.learning_rate:g} at {n}" for n, lines, k in best if k is not None]
         return verdicts.Note(self.label, ", ".join(rates), results.seeds)
 

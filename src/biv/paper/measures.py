@@ -190,11 +190,11 @@ class Tuned:
 
     def values(self, results: ResultsByLine) -> Values:
         """Return the lowest loss of each seed with the chosen setting."""
-        choice = best_of(self.chosen_on, results)
+        choice = index_of_best(self.chosen_on, results)
         return {} if choice is None else Lowest(self.options[choice]).values(results)
 
 
-def best_of(lines: Sequence[Line], results: ResultsByLine) -> int | None:
+def index_of_best(lines: Sequence[Line], results: ResultsByLine) -> int | None:
     """Return the index of the line with the lowest mean; None if their seeds differ."""
     values = [Lowest(line).values(results) for line in lines]
     if not values[0] or any(set(each) != set(values[0]) for each in values):

@@ -227,17 +227,17 @@ def _far_off(
 ) -> list[Remark]:
     known = variance[places]
     with np.errstate(invalid="ignore"):
-        off = np.abs(table.y[places] - predicted) / np.sqrt(known + tau2)
-    off = np.where(np.isfinite(known) & np.isfinite(off), off, 0.0)
-    worst = np.argsort(-off)[:ROWS_SHOWN]
-    worst = worst[off[worst] > FAR_OFF]
+        residual = np.abs(table.y[places] - predicted) / np.sqrt(known + tau2)
+    residual = np.where(np.isfinite(known) & np.isfinite(residual), residual, 0.0)
+    worst = np.argsort(-residual)[:ROWS_SHOWN]
+    worst = worst[residual[worst] > FAR_OFF]
     if not len(worst):
         return []
-    count = int((off > FAR_OFF).sum())
+    count = int((residual > FAR_OFF).sum())
     are, them = ("is", "it") if count == 1 else ("are", "them")
     text = (
-        f"{count:,} of {len(off):,} labels {are} more than {FAR_OFF:g} standard deviations away "
-        f"from a prediction that did not use {them} (at most {off.max():.1f})"
+        f"{count:,} of {len(residual):,} labels {are} more than {FAR_OFF:g} standard deviations "
+        f"away from a prediction that did not use {them} (at most {residual.max():.1f})"
     )
     more = ", ..." if count > ROWS_SHOWN else ""
     return [Remark("far off", text, table.where(*places[worst]) + more)]

@@ -82,7 +82,7 @@ def agreed_schema(
     return schema
 
 
-def surveys_of(
+def survey_row_groups(
     ranks: Ranks, reader: Reader, groups: Sequence[int], *, progress: bool
 ) -> dict[int, Survey]:
     """Return the survey of every row group by its number; the processes share the reading."""

@@ -54,7 +54,7 @@ from biv.workflows.stream_checks import (
 )
 from biv.workflows.stream_model import fitted_regressor
 from biv.workflows.stream_plan import StreamPlan, StreamSettings
-from biv.workflows.stream_survey import ColumnChoice, agreed_schema, surveys_of
+from biv.workflows.stream_survey import ColumnChoice, agreed_schema, survey_row_groups
 from biv.workflows.training_folder import (
     UNFINISHED,
     locked_folder,
@@ -222,7 +222,7 @@ def _survey_table(
         f"{table.rows:,} rows in {len(table)} row groups; {count} "
         f"{'column' if count == 1 else 'columns'} to learn from.\n"
     )
-    surveys = surveys_of(ranks, reader, groups, progress=progress)
+    surveys = survey_row_groups(ranks, reader, groups, progress=progress)
     survey = Survey.combine([surveys[group] for group in range(len(table))])
     return _SurveyedTable(reader, surveys, survey, Rows.concatenate(survey.held_out))
 
@@ -322,7 +322,7 @@ def _build_model_folder(
     table, survey, held_out = surveyed.table, surveyed.survey, surveyed.held_out
     schema, target = surveyed.reader.schema, surveyed.reader.target
     model = fitted_regressor(training, plan, survey, held_out, settings)
-    files = {path: _rows_of(table, path) for path in table.files.paths}
+    files = {path: _count_rows(table, path) for path in table.files.paths}
     rows = LabelledTable(
         held_out.features,
         held_out.y,
@@ -355,7 +355,7 @@ def _build_model_folder(
     return ModelFolder(model, schema, target, about, evidence, comparison)
 
 
-def _rows_of(table: RowGroups, path: Path) -> int:
+def _count_rows(table: RowGroups, path: Path) -> int:
     return sum(group.rows for group in table.groups if group.path == path)
 
 
