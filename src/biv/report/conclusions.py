@@ -24,7 +24,7 @@ NO_ERROR_BARS = (
     "error."
 )
 VOID = "Until this is resolved, scores that rest on them mean nothing."
-COMPARE = "`biv compare` measures what weighting is worth."
+COMPARE = "`biv compare` measures how much weighting helps."
 UNDEFINED = "the labels vary no more than their noise explains"
 LEAST_GAP = 0.02  # smallest difference of two R² that is mentioned
 LITTLE = 1.1  # gain in labels, as a factor, below which weighting changes next to nothing
@@ -290,7 +290,7 @@ def which_labels_count(
     extreme = "small" if correlation > 0 else "large"
     pulled = (
         f"labels that are {extreme} by chance get small error bars, and weighting pulls "
-        "predictions towards them"
+        "predictions towards these labels"
     )
     precise = "low" if correlation > 0 else "high"
     text = f"{related}, so the weighted scores mostly describe {precise} labels."

@@ -33,14 +33,19 @@ def bullet(text: str) -> str:
 
 
 def fields(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return names and values in two columns.
+    """Return names and values in two columns; a long value continues on the next line.
 
     Examples
     --------
     >>> fields([("ε", "0.1831"), ("best epoch", "9 of 12")])
     ['ε                         0.1831', 'best epoch                9 of 12']
     """
-    return [f"{name:{LABEL_WIDTH}}{value}".rstrip() for name, value in rows]
+    indent = "\n" + " " * LABEL_WIDTH
+    return [f"{name:{LABEL_WIDTH}}{indent.join(_wrapped(value))}".rstrip() for name, value in rows]
+
+
+def _wrapped(value: str) -> list[str]:
+    return textwrap.wrap(value, WIDTH - LABEL_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -193,8 +193,8 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
         text = (
             f"{larger_labels(with_label)}. If the error bars were computed from the noisy labels, "
             f"as {example}, labels that are {extreme} by chance get small error bars, and "
-            "weighting pulls predictions towards them. In that case let biv compare decide, or use "
-            "error bars that do not follow the noise (see: biv docs error-bars)"
+            "weighting pulls predictions towards these labels. In that case let biv compare "
+            "decide, or use error bars that do not follow the noise (see: biv docs error-bars)"
         )
         remarks.append(Remark("related to the label", text))
     frame = table.features.iloc[used]
