@@ -364,7 +364,7 @@ def test_every_command_leaves_out_identifiers_and_refuses_copies_of_the_label(co
     assert run(*given) == 2
     output = capsys.readouterr().err
     assert (
-        "features must not repeat the label; 1 feature repeats it, by the rank correlation"
+        "features must not repeat the label; 1 feature repeats it, judged by the rank correlation"
         in output
     )
     assert "with 'y': 'in other units' (+1.0000). Leave it out with --ignore" in output

@@ -193,7 +193,7 @@ def require_no_copies(
             )
             raise ValueError(
                 Message(
-                    "{source}: features must not repeat the label; {features} it, by the rank "
+                    "{source}: features must not repeat the label; {features} it, judged by the rank "
                     "correlation with {label}: {listed}. Leave {them} out with {ignore}, or use "
                     "{them} nevertheless with {keep}",
                     source=source,
