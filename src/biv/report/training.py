@@ -76,7 +76,8 @@ def _is_undefined(value: float | None) -> bool:
 def _facts(about: TrainingRecord, result: FitRecord) -> list[tuple[str, str]]:
     facts = [("label variance", f"{result.label_variance:.4g}")]
     if result.has_error_bars:
-        size = f"{result.effective_sample_size:,.0f} of {about.rows:,} labels, with the weights 1/(σ²+τ²)"
+        size = f"{result.effective_sample_size:,.0f} of {about.rows:,} labels"
+        size += ", with the weights 1/(σ²+τ²)"
         facts.append(("effective sample size", size))
     if result.epsilon is not None:
         relative = f"{result.relative_epsilon:.3g} of the label variance"

@@ -193,9 +193,9 @@ def require_no_copies(
             )
             raise ValueError(
                 Message(
-                    "{source}: features must not repeat the label; {features} it, judged by the rank "
-                    "correlation with {label}: {listed}. Leave {them} out with {ignore}, or use "
-                    "{them} nevertheless with {keep}",
+                    "{source}: features must not repeat the label; {features} it, judged by the "
+                    "rank correlation with {label}: {listed}. Leave {them} out with {ignore}, or "
+                    "use {them} nevertheless with {keep}",
                     source=source,
                     features=repeating,
                     them=them,
