@@ -91,7 +91,24 @@ class Target:
         return [self.name, *self.error_bars, *weight]
 
     def role(self, name: str) -> str:
-        """Return what a column of the target is: the label, an error bar or the weight."""
+        """Return what a column of the target is, in words.
+
+        Parameters
+        ----------
+        name : str
+            One of `names`.
+
+        Returns
+        -------
+        str
+            "the label", "the error bar", "the low end of the interval", "the high end of the
+            interval" or "the weight".
+
+        Examples
+        --------
+        >>> Target("y", std="err").role("err")
+        'the error bar'
+        """
         return self._roles(name)[0]
 
     def _roles(self, name: str) -> list[str]:
