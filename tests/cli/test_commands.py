@@ -386,7 +386,7 @@ def test_columns_are_kept_by_option(capsys):
     kept = ["--keep", "key", "kepid", "--keep", "in other units"]
     assert run("train", path, *COLUMNS, *OTHERS, *kept, *SMALL) == 0
     result = capsys.readouterr()
-    assert "4 columns to learn from (3 number, 1 sequence)" in result.out
+    assert "4 columns to learn from (3 numeric, 1 sequence)" in result.out
     assert "column 'name' was left out" in result.err
     assert "kepid" not in result.err
     assert run("predict", "biv-model", path) == 0
@@ -538,7 +538,7 @@ def test_a_table_with_a_thousand_columns(capsys):
     columns = ["--target", "目標", "--target-std", "±"]
     assert run("train", "wide.csv", *columns, *SMALL, "--out", "m") == 0
     assert (
-        "80 rows from 1 file; 1000 columns to learn from (1000 number)" in capsys.readouterr().out
+        "80 rows from 1 file; 1000 columns to learn from (1000 numeric)" in capsys.readouterr().out
     )
     assert run("predict", "m", "wide.csv") == 0
     assert len(pd.read_csv("predictions.csv")) == 80

@@ -287,11 +287,14 @@ def target(options: argparse.Namespace) -> Target:
     )
 
 
+KINDS_IN_WORDS = {"number": "numeric", "truth": "true/false", "category": "categorical"}
+
+
 def describe(table: LabelledTable) -> str:
     """Describe a table in one line."""
     count = len(table.schema.columns)
     kinds = [column.kind for column in table.schema.columns]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    counts = ", ".join(f"{kinds.count(k)} {KINDS_IN_WORDS.get(k, k)}" for k in dict.fromkeys(kinds))
     files = "1 file" if len(table.files) == 1 else f"{len(table.files)} files"
     columns = "1 column" if count == 1 else f"{count} columns"
     return f"{len(table):,} rows from {files}; {columns} to learn from ({counts})"

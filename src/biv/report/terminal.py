@@ -9,15 +9,31 @@ from biv.report.conclusions import Conclusions
 
 WIDTH = 100  # characters of a line of text
 LABEL_WIDTH = 26  # characters of the first column of `fields`
+MAX_REASONS = 3  # bullets below a verdict
 
 
 def headline(conclusions: Conclusions) -> list[str]:
     """Return the verdict, its reasons as bullets, and the advice, as lines."""
     lines = [paragraph(f"Verdict: {conclusions.verdict}")]
-    lines += [bullet(reason) for reason in conclusions.reasons]
+    lines += [bullet(reason) for reason in at_most(MAX_REASONS, conclusions.reasons)]
     if conclusions.advice:
         lines.append(paragraph(f"Next: {' '.join(conclusions.advice)}"))
     return lines
+
+
+def at_most(count: int, texts: Sequence[str]) -> list[str]:
+    """Return texts in at most `count` pieces: the shortest neighbours are joined.
+
+    Examples
+    --------
+    >>> at_most(2, ["A long sentence.", "Short.", "Brief."])
+    ['A long sentence.', 'Short. Brief.']
+    """
+    joined = list(texts)
+    while len(joined) > count:
+        k = min(range(len(joined) - 1), key=lambda k: len(joined[k]) + len(joined[k + 1]))
+        joined[k : k + 2] = [f"{joined[k]} {joined[k + 1]}"]
+    return joined
 
 
 def paragraph(text: str) -> str:
