@@ -47,7 +47,7 @@ def test_right_error_bars_are_recommended_and_shuffled_ones_are_not(tmp_path, mo
     )
     assert result.useful is True
     assert result.recommendation().startswith(
-        "Use the error bars, with BIV. With them, the networks' error is "
+        "Use the error bars, with BIV. With them, the networks' error (by paired differences) is "
     )
     assert result.gain.low < result.gain.value < result.gain.high
     assert (
@@ -90,8 +90,8 @@ def fake(error, number=0):
 @pytest.mark.parametrize(
     ("errors", "useful", "says"),
     [
-        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars, with trees or BIV. With them, the networks' error is"),
-        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Use trees and not BIV, which the error bars make worse. With them, the networks' error is"),
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars, with trees or BIV. With them, the networks' error (by paired differences) is"),
+        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Use trees and not BIV, which the error bars make worse. With them, the networks' error (by paired differences) is"),
         ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show that the error bars matter to the networks: use trees."),
         ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "It is not shown that the error bars tell which labels are good: use trees or BIV."),
     ],
@@ -162,7 +162,7 @@ def test_if_error_bars_are_correlated_with_the_label_both_scores_must_agree(tmp_
     assert result.useful is None
     assert result.recommendation().startswith(
         "These scores do not decide whether to use the error bars. "
-        f"Judged by the weighted score, using the error bars {result.gain.in_words} of L2's error. "
+        f"Judged by the weighted paired difference, using the error bars {result.gain.in_words} of L2's error. "
         f"Judged by the unweighted score, using the error bars {result.alike.in_words} of the "
         "label variance. "
     )
@@ -179,7 +179,7 @@ def test_if_error_bars_are_correlated_with_the_label_both_scores_must_agree(tmp_
     agreed = compare(related)
     assert agreed.alike.low > 0
     assert agreed.useful is True
-    assert "so this score mostly describes low labels." in agreed.recommendation()
+    assert "so the weighted score mostly describes low labels." in agreed.recommendation()
 
 
 def test_rows_are_limited_and_folds_cover_them(tmp_path, monkeypatch):

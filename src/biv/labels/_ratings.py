@@ -31,12 +31,13 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
 
     .. math:: \operatorname{variance} = \frac{\sigma_i^2}{n_i}
               + \sigma_\text{pooled}^2 \, (h_i - c)^\top L^+ (h_i - c),
-              \qquad L = D_r - N^\top D_i^{-1} N
+              \qquad L = R - N^\top I^{-1} N
 
-    where N is the item × rater matrix of counts, D_i and D_r are the diagonal matrices of its row
-    and column sums, n_i is the number of ratings of item i, h_i is row i of N divided by n_i, and c
-    holds each rater's fraction of all ratings. σ_i² is the variance of one rating
-    of item i, shrunk as in :func:`repeats`, and σ²_pooled is the one pooled over all items.
+    where N is the item × rater matrix of counts, I and R are the diagonal matrices of its row sums
+    (ratings per item) and column sums (ratings per rater), and L⁺ is the pseudoinverse of L. n_i is
+    the number of ratings of item i, h_i is row i of N divided by n_i, and c holds each rater's
+    fraction of all ratings. σ_i² is the variance of one rating of item i, shrunk as in
+    :func:`repeats`, and σ²_pooled is the one pooled over all items.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def repeats(items: Any, values: Any) -> GroupedLabels:
     two kinds of items whose variances differ by a factor of 10. It is **too small for two kinds
     that differ by far more**. If half of the items have 100 times the variance of the others, the
     mean of (y − truth)²/variance is 3.6 with two repeats, 1.9 with three and 1 with five. If you
-    know the kinds, call `repeats` for each kind separately then.
+    know the kinds, call `repeats` for each kind separately.
 
     References
     ----------

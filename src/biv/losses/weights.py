@@ -113,8 +113,8 @@ def positive_threshold(threshold: object) -> float | Tensor:
 def effective_batch_size(weights: Array, dim: int | Sequence[int] | None = None) -> Array:
     r"""Compute Kish's effective batch size, :math:`(\sum w)^2 / \sum w^2`.
 
-    It is the number of equally weighted labels whose mean has the same variance, if all labels are
-    equally noisy.
+    If all labels are equally noisy, the mean of this many equally weighted labels has the same
+    variance as the weighted mean.
 
     Parameters
     ----------

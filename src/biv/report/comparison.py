@@ -60,7 +60,8 @@ def _notes(compared: ComparisonRecord) -> list[str]:
     if compared.weighted_scores:
         notes.append(
             "Methods are in the order of their differences. Errors use the weights 1/(σ²+ε)²; "
-            "differences use 1/(σ²+ε), which makes them less noisy but may change the order."
+            "differences use 1/(σ²+ε), which makes them less noisy. They may differ in size and "
+            "order from the errors."
         )
     else:
         notes.append("Errors and differences are unweighted: all labels count equally.")

@@ -15,7 +15,7 @@ from biv.estimator.findings import SILENT, FindingRecord
 from biv.workflows.comparison_record import ComparisonRecord
 from biv.workflows.evidence import TableEvidence
 from biv.workflows.evidence_parts import RemarkRecord
-from biv.workflows.label_correlation import MIN_CORRELATION, larger_labels
+from biv.workflows.label_correlation import MIN_CORRELATION, chance_and_example, larger_labels
 from biv.workflows.training_record import FitRecord
 
 UNSEEN = "held-out rows"
@@ -99,9 +99,9 @@ def from_training(
 
 def from_comparison(comparison: ComparisonRecord) -> Conclusions:
     """Return what follows from a comparison of methods: which one to use."""
-    verdict, *reasons = _sentences(comparison.recommendation)
+    verdict, *sentences = _sentences(comparison.recommendation)
     _, claim, advice = parts_of_finding(comparison.finding, comparison)
-    return Conclusions(verdict, [*reasons, *claim], advice)
+    return Conclusions(verdict, [*(comparison.reasons or sentences), *claim], advice)
 
 
 def from_inspection(
@@ -287,7 +287,7 @@ def which_labels_count(
         ]
     if not is_related:
         return []
-    extreme = "small" if correlation > 0 else "large"
+    extreme, example = chance_and_example(correlation)
     pulled = (
         f"labels that are {extreme} by chance get small error bars, and weighting pulls "
         "predictions towards these labels"
@@ -297,7 +297,7 @@ def which_labels_count(
     if kind == "follows":
         return [f"{text} With such error bars, {pulled}."]
     return [
-        f"{text} If σ was computed from the noisy labels, as √n of a count n is, {pulled} "
+        f"{text} If σ was computed from the noisy labels, as {example}, {pulled} "
         "(see: biv docs error-bars)."
     ]
 

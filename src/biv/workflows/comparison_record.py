@@ -5,7 +5,7 @@ Field names are those of the JSON. Fields with a default may be missing in files
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,6 +106,7 @@ class ComparisonRecord:
     finding: FindingRecord | None = None
     use_error_bars: bool | None = None
     recommendation: str
+    reasons: list[str] = field(default_factory=list)  # files of version 0.1 have none
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `biv compare --json` prints it."""

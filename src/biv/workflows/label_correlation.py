@@ -38,6 +38,21 @@ def larger_labels(correlation: float) -> str:
     return f"Larger labels have {size} error bars (rank correlation {correlation:+.2f})"
 
 
+def chance_and_example(correlation: float) -> tuple[str, str]:
+    """Return which labels get small error bars by chance if these are computed from noisy labels.
+
+    The second item is an example of such error bars.
+
+    Examples
+    --------
+    >>> chance_and_example(0.8)
+    ('small', '√n of a count n is')
+    """
+    if correlation > 0:
+        return "small", "√n of a count n is"
+    return "large", "the error bar of the logarithm of a count is"
+
+
 def is_correlated_with_label(y: Floats, variance: Floats | None) -> bool:
     """Return whether the correlation is so strong that an unweighted score is needed too."""
     return abs(label_correlation(y, variance)) >= MIN_CORRELATION

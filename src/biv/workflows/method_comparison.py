@@ -10,7 +10,7 @@ from biv.estimator.findings import MIN_JUDGED, SILENT, FindingRecord
 from biv.metrics import Score
 from biv.workflows.comparison_record import ComparisonRecord, Effect, MethodRecord
 from biv.workflows.evidence import TableEvidence
-from biv.workflows.label_correlation import larger_labels
+from biv.workflows.label_correlation import chance_and_example, larger_labels
 from biv.workflows.methods import BIV, BLIND, SHUFFLED
 
 INTERVAL = 1.96  # standard errors to each side: 95%
@@ -170,7 +170,11 @@ class MethodComparison:
         """
         if why := self.void:
             return f"Nothing follows from these errors: {why}."
-        return " ".join([self._verdict(), *self._effects(), *self._errors()])
+        return " ".join([self._verdict(), *self.reasons()])
+
+    def reasons(self) -> list[str]:
+        """Return what the verdict rests on: one text per point, each of some sentences."""
+        return [] if self.void else [*self._effects(), self._ranking()]
 
     def _verdict(self) -> str:
         if self.rows < MIN_JUDGED:
@@ -224,19 +228,18 @@ class MethodComparison:
         ]
 
     def _effects(self) -> list[str]:
-        """Return what the error bars change, in sentences."""
+        """Return what the error bars change, one text per point."""
         if self.rows < MIN_JUDGED or self._all_equal:
             return []
         if self.disputed:
             return [
-                "Judged by the weighted score, using the error bars "
-                f"{self.gain.in_words} of L2's error.",
-                self._unweighted_effect(),
-                "The scores differ because the error bars are correlated with the label (rank "
-                f"correlation {self.correlation:+.2f}).",
-                *self._which_score_to_trust(),
+                "Judged by the weighted paired difference, using the error bars "
+                f"{self.gain.in_words} of L2's error. {self._unweighted_effect()} The scores "
+                "differ because the error bars are correlated with the label (rank correlation "
+                f"{self.correlation:+.2f}).",
+                self._which_score_to_trust(),
             ]
-        text = f"With them, the networks' error is {self.gain} than without"
+        text = f"With them, the networks' error (by paired differences) is {self.gain} than without"
         if self.useful:
             text += f", and {self.control} than with the same error bars on the wrong rows"
         elif self.useful is None and self.gain.low > 0:
@@ -245,9 +248,8 @@ class MethodComparison:
             precise = "low" if self.correlation > 0 else "high"
             return [
                 f"{text}.",
-                f"{larger_labels(self.correlation)}, so this score mostly describes {precise} "
-                "labels.",
-                self._unweighted_effect(),
+                f"{larger_labels(self.correlation)}, so the weighted score mostly describes "
+                f"{precise} labels. {self._unweighted_effect()}",
             ]
         return [f"{text}."]
 
@@ -258,19 +260,20 @@ class MethodComparison:
             f"{self.alike.in_words} of the label variance."
         )
 
-    def _which_score_to_trust(self) -> list[str]:
+    def _which_score_to_trust(self) -> str:
         if self._follows_labels:
-            return [
+            return (
                 "Trust the unweighted score, since the error bars seem to be computed from the "
                 "noisy labels."
-            ]
-        return [
+            )
+        _, example = chance_and_example(self.correlation)
+        return (
             "Trust the unweighted score if the error bars were computed from the noisy labels, as "
-            "√n of a count n is.",
-            "Trust the weighted score if noisy labels are biased, as at a limit of detection.",
-        ]
+            f"{example}. Trust the weighted score if noisy labels are biased, as at a limit of "
+            "detection."
+        )
 
-    def _errors(self) -> list[str]:
+    def _ranking(self) -> str:
         """Return which methods have the lowest errors, in sentences."""
         best = self.best
         others = [m for m in self.methods if m.name != SHUFFLED and m is not best]
@@ -282,14 +285,13 @@ class MethodComparison:
         if close:
             names = "; ".join(m.name for m in close)
             text += f" Close to the best, and not shown to be worse: {names}."
-        sentences = [text]
         if far:
             errors = "; ".join(
                 f"{m.name} ({m.mse.value / self.label_variance:.3g} of the label variance)"
                 for m in far
             )
-            sentences.append(f"Far above the best, but too uncertain to rule out: {errors}.")
-        return sentences
+            text += f" Far above the best, but too uncertain to rule out: {errors}."
+        return text
 
     def record(self) -> ComparisonRecord:
         """Return the comparison as files and reports keep it."""
@@ -326,6 +328,7 @@ class MethodComparison:
             finding=self.finding,
             use_error_bars=self.useful,
             recommendation=self.recommendation(),
+            reasons=self.reasons(),
         )
 
 

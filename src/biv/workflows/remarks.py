@@ -14,7 +14,12 @@ from biv.estimator import findings
 from biv.preprocessing.encoder import FeatureEncoder
 from biv.tables import LabelledTable
 from biv.workflows.evidence_parts import RemarkRecord
-from biv.workflows.label_correlation import MIN_CORRELATION, label_correlation, larger_labels
+from biv.workflows.label_correlation import (
+    MIN_CORRELATION,
+    chance_and_example,
+    label_correlation,
+    larger_labels,
+)
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -185,11 +190,7 @@ def _related(table: LabelledTable, variance: Floats, seed: int) -> list[Remark]:
     remarks = []
     with_label = label_correlation(table.y, variance)
     if abs(with_label) >= MIN_CORRELATION:
-        extreme, example = (
-            ("small", "√n of a count n is")
-            if with_label > 0
-            else ("large", "the error bar of the logarithm of a count is")
-        )
+        extreme, example = chance_and_example(with_label)
         text = (
             f"{larger_labels(with_label)}. If the error bars were computed from the noisy labels, "
             f"as {example}, labels that are {extreme} by chance get small error bars, and "

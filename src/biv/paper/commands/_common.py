@@ -38,8 +38,9 @@ def train_missing(
     try:
         store, summary = sweep.open_stored(path, runs)
     except sweep.NothingStoredError as error:
-        selection = f"{options.dataset}, {options.preset} preset"
-        raise ValueError(f"{error}, and --stored trains nothing ({selection})") from error
+        selection = f"{options.dataset} with the {options.preset} preset"
+        message = f"{error}, and --stored trains nothing; it needs the runs of {selection}"
+        raise ValueError(message) from error
     print(f"{summary.stored} of {runner.count_text(len(set(runs)))} stored.")
     return store, summary
 
