@@ -709,6 +709,9 @@ def test_notes_on_implausible_error_bars(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "Larger labels have larger error bars (rank correlation +1.00), " in shown
     assert "weighted unweighted R² to the true labels" in shown
+    fit = json.loads(Path("b/about.json").read_text("utf-8"))["about"]["result"]
+    unweighted = f"{fit['mse_all_labels_alike']:.4g} ± {fit['mse_all_labels_alike_stderr']:.2g}"
+    assert re.search(rf"MSE, squared label units \S+ ± \S+ {re.escape(unweighted)} ", shown)
     assert run("train", "large.csv", "--target", "y", "--keep", "x", *SMALL, "--out", "c") == 0
     output = capsys.readouterr()
     assert (

@@ -199,7 +199,9 @@ def test_artefacts_are_found_by_number_or_name(name, label):
 
 
 def test_an_unknown_artefact_is_an_error():
-    with pytest.raises(ValueError, match="table1 .*fig15 .*got 'fig16'"):
+    with pytest.raises(
+        ValueError, match="unknown table or figure 'fig16'; choose from table1 .*fig15"
+    ):
         find("fig16", SMOKE)
 
 

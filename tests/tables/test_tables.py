@@ -235,9 +235,9 @@ def test_text_that_is_distinct_in_the_filled_cells_is_left_out(tmp_path):
     table = LabelledTable.read(path, Target("y"))
     assert kinds(table) == {"town": "category", "x": "number"}
     assert table.schema.ignored == {
-        "key": "200 distinct sequences of 27 letters in 200 filled cells, so it looks like an identifier",
-        "name": "50 distinct texts in 50 filled cells, so it looks like an identifier",
-        "dna": "200 distinct sequences of 12 letters in 200 filled cells, so it looks like an identifier",
+        "key": "200 distinct sequences of 27 letters in 200 filled cells, as identifiers have",
+        "name": "50 distinct texts in 50 filled cells, as identifiers have",
+        "dna": "200 distinct sequences of 12 letters in 200 filled cells, as identifiers have",
     }
     assert table.schema.identifiers == ["key", "name", "dna"]
 
@@ -276,7 +276,7 @@ def test_identifiers_of_a_long_table_are_recognised_by_the_texts_that_were_count
     pd.DataFrame({"dna": dna, "x": 1.0, "y": np.arange(400.0)}).to_parquet(path)
     table = LabelledTable.read(path, Target("y"))
     cells = "150 or more distinct sequences of 12 letters in 400 filled cells"
-    reason = f"{cells}, so it looks like an identifier"
+    reason = f"{cells}, as identifiers have"
     assert table.schema.ignored == {"dna": reason}
 
 

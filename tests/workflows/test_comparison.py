@@ -91,7 +91,7 @@ def fake(error, number=0):
     ("errors", "useful", "says"),
     [
         ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars, with trees or BIV. With them, the networks' error (by paired differences) is"),
-        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Use trees and not BIV, which the error bars make worse. With them, the networks' error (by paired differences) is"),
+        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars with BIV, which they make worse: use trees. With them, the networks' error (by paired differences) is"),
         ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show that the error bars matter to the networks: use trees."),
         ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "It is not shown that the error bars tell which labels are good: use trees or BIV."),
     ],

@@ -25,6 +25,10 @@ NO_ERROR_BARS = (
 )
 VOID = "Until this is resolved, scores that rest on them mean nothing."
 COMPARE = "`biv compare` measures how much weighting helps."
+RELATED = (
+    "If the error bars were computed from the noisy labels, use error bars that do not follow the "
+    "noise, or let `biv compare` decide (see: biv docs error-bars)."
+)
 UNDEFINED = "the labels vary no more than their noise explains"
 LEAST_GAP = 0.02  # smallest difference of two R² that is mentioned
 LITTLE = 1.1  # gain in labels, as a factor, below which weighting changes next to nothing
@@ -133,6 +137,8 @@ def from_inspection(
         return Conclusions(f"{verdict} {VOID}", reasons, advice)
     reasons += which_labels_count(r2, r2_alike, correlation, finding)
     reasons += expected_worth(worth, tau2, finding)
+    if finding.kind != "few" and abs(correlation) >= MIN_CORRELATION:
+        advice = [*advice, RELATED]
     if is_gain_expected(worth, finding):
         hopes = {"consistent": "Weighting by them should help.",
                  "factor": "Weighting by them may still help."}  # fmt: skip
@@ -180,7 +186,7 @@ def parts_of_finding(
         first = f"The column of {first}"
     elif re.match("[a-z]+ ", first):
         first = first[0].upper() + first[1:]
-    about = ABOUT_ERROR_BARS[finding.kind]
+    about = ABOUT_ERROR_BARS.get(finding.kind, "")
     if comparison is not None and (
         finding.kind == "few" or finding.text in comparison.recommendation
     ):

@@ -59,9 +59,9 @@ def _covered_remarks(finding: FindingRecord) -> tuple[str, ...]:
     """Return the kinds of remarks that the verdict and its reasons contain."""
     if finding.kind == "few":  # scores of few labels say nothing about their correlation
         return ()
-    if finding.voids_scores:
+    if finding.kind == "equal":
         return ("equal",)
-    return ("equal", "related to the label")
+    return () if finding.voids_scores else ("related to the label",)
 
 
 def _variances(inspection: Inspection[QuickFit]) -> list[str]:

@@ -26,7 +26,9 @@ FEW_LETTERS = 30  # largest alphabet of a sequence: enough for amino acids with 
 MANY = 100
 COUNTED = 20_000  # no more distinct texts than this are counted
 NEARLY = 0.9  # if this fraction of the cells are numbers, the others are typing errors
-LIKE_IDENTIFIERS = ", so it looks like an identifier"  # end of the reason why a column is left out
+# End of the reason why a column is left out. Model folders and the names of checkpoints contain it,
+# so its wording is part of their format; messages say it in other words.
+LIKE_IDENTIFIERS = ", as identifiers have"
 
 
 @dataclass
@@ -253,7 +255,7 @@ class Schema:
             yield Message(
                 "column {name} was left out: {reason}{hint}",
                 name=shortened(name),
-                reason=reason,
+                reason=reason.replace(LIKE_IDENTIFIERS, ", so it looks like an identifier"),
                 hint=hint,
             )
 

@@ -190,11 +190,16 @@ class MethodComparison:
         if self.useful is False:
             if best in BLIND:
                 return f"Do not use the error bars: use {best}, which ignores them."
-            return f"Use {_quoted(best)} and not BIV, which the error bars make worse."
+            return (
+                f"Do not use the error bars with BIV, which they make worse: use {_quoted(best)}."
+            )
         if self.useful:
             names = [name for name in self._equals() if name not in BLIND]
             if not names:
-                return f"Use {_quoted(best)}, which ignores the error bars."
+                return (
+                    f"The error bars improve the networks, but use {_quoted(best)}: it ignores "
+                    "them and has the lowest error."
+                )
             caution = ", but check them first" if self._is_suspicious else ""
             return f"Use the error bars, with {_either(names)}{caution}."
         if self._all_equal:
