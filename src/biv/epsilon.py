@@ -322,7 +322,7 @@ class Relative(EpsilonPolicy):
 
 @dataclass(frozen=True)
 class MinimumBatchSize(EpsilonPolicy):
-    """The smallest ε with which the effective batch size reaches a minimum.
+    """The smallest ε with which the effective batch size is at least a given number.
 
     Parameters
     ----------
@@ -342,9 +342,9 @@ class MinimumBatchSize(EpsilonPolicy):
     The effective batch size is that of the weights 1/(σ²+ε) of the labels used; `sample_weight` is
     ignored.
 
-    With `size`, a batch with fewer usable labels is an error; the last, shorter batch of an epoch
-    may be one. With ``validate_args=False``, while compiling, and inside `torch.func`, such a batch
-    instead gets the largest effective batch size that it can have.
+    With `size`, a batch with fewer usable labels raises an error. This can happen in the last,
+    shorter batch of an epoch. With ``validate_args=False``, while compiling, and inside
+    `torch.func`, such a batch instead gets the largest effective batch size that it can have.
 
     Identities:
 

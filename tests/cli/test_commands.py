@@ -162,7 +162,10 @@ def test_nothing_is_overwritten_without_force(model, here, capsys):
     Path("other").mkdir()
     Path("other/thesis.txt").write_text("mine")
     assert run("train", path, *COLUMNS, *SMALL, "--out", "other", "--force") == 2
-    assert "other must be empty, or a model folder; got 'thesis.txt'" in capsys.readouterr().err
+    assert (
+        "other must be empty, or a model folder; it contains 'thesis.txt'"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow

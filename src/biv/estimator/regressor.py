@@ -109,10 +109,10 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         :meth:`predict` and :meth:`score` are then multiplied too. Set it if all error bars are
         wrong by one common factor.
     keep : sequence of str, default=()
-        Names of columns of a frame to use although they look like identifiers or copies of the
-        label. By default, a column of text is left out, with a warning, if at least 95% of its
-        filled cells are distinct and at least 20 are filled. Name a column here if it is not an
-        identifier.
+        Names of columns of a frame to use, without a warning, although they look like identifiers
+        or copies of the label. By default, a column of text is left out, with a warning, if at
+        least 95% of its filled cells are distinct and at least 20 are filled; a copy of the label
+        is used, with a warning. Name a column here if it is neither.
     checkpoint : str, Path or None, default=None
         File from which an interrupted :meth:`fit` resumes. Call `fit` again with the same rows,
         parameters and seed; the model is the same to the last bit. The pilots are
@@ -663,8 +663,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path, *, model: NetworkFunction | None = None) -> Self:
         """Return the model that :meth:`save` wrote, without running any code of the file.
 
-        Parameters of the estimator are read from the file if they are numbers, texts or Booleans,
-        but never as paths: a file cannot choose where :meth:`fit` writes.
+        Parameters of the estimator are read from the file if they are numbers, texts or Booleans.
+        `checkpoint` is not read, so that a file cannot choose where :meth:`fit` writes.
 
         Parameters
         ----------

@@ -79,8 +79,8 @@ def interval(low: Any, high: Any, *, level: float = 0.95) -> NoisyLabels:
     .. math:: \operatorname{variance} = \left(\frac{\mathrm{high} - \mathrm{low}}{2z}\right)^2
 
     where z is the normal quantile of (1 + level)/2, 1.96 for 95%. Intervals of a ratio or of
-    another positive number are often symmetric in the logarithm. Take the logarithm of both ends
-    first then, and learn the logarithm.
+    another positive number are often symmetric in the logarithm. If so, first take the
+    logarithm of both ends, and learn the logarithm.
 
     Parameters
     ----------

@@ -344,7 +344,7 @@ def reduced_chi_squared(
 
     - For p = 0, it is :func:`biv.iv_loss`.
     - Multiplying σ² and ε by c divides it by c.
-    - If ε is :func:`residual_variance`, and that is above 0, it is 1.
+    - If p = 0, and ε is :func:`residual_variance` and above 0, it is 1.
 
     Examples
     --------

@@ -25,8 +25,8 @@ class LabelScaler:
 
     .. math:: y' = (y - m)/s, \qquad \sigma'^2 = \sigma^2/s^2
 
-    A cutoff and ε are variances, and change units as σ² does. The methods take numbers, arrays and
-    tensors. Make a scaler with :meth:`fit`, or directly from m and s.
+    The threshold C of a cutoff and ε are variances, and change units as σ² does. The methods take
+    numbers, arrays and tensors. Make a scaler with :meth:`fit`, or directly from m and s.
 
     Parameters
     ----------
@@ -37,10 +37,9 @@ class LabelScaler:
 
     Notes
     -----
-    :meth:`label_raw` inverts :meth:`label`, and :meth:`variance_raw` inverts :meth:`variance`. The
-    variance of ``label(y)`` is ``variance`` of the variance of y. If labels, σ², ε and C change
-    from normalised to raw units together, BIV and Cutoff losses are multiplied by s², and IV losses
-    stay the same.
+    :meth:`label_raw` inverts :meth:`label`, and :meth:`variance_raw` inverts :meth:`variance`.
+    ``label(y).var()`` equals ``variance(y.var())``. If labels, σ², ε and C change from normalised
+    to raw units together, BIV and Cutoff losses are multiplied by s², and IV losses stay the same.
 
     If m and s are arrays, the outputs are the last dimension of what is scaled, (N, D). σ² may also
     have shape (N, 1). A single number, such as ε, then gives one number per output.

@@ -61,7 +61,8 @@ def _notes(compared: ComparisonRecord) -> list[str]:
         notes.append(
             "Methods are in the order of their differences. Errors use the weights 1/(σ²+ε)²; "
             "differences use 1/(σ²+ε), which makes them less noisy. They may differ in size and "
-            "order from the errors."
+            "order from the errors. ε is the same for all methods. Chosen settings are in squared "
+            "label units."
         )
     else:
         notes.append("Errors and differences are unweighted: all labels count equally.")

@@ -79,6 +79,7 @@ def _facts(about: TrainingRecord, result: FitRecord) -> list[tuple[str, str]]:
         size = f"{result.effective_sample_size:,.0f} of {about.rows:,} labels"
         size += ", with the weights 1/(σ²+τ²)"
         facts.append(("effective sample size", size))
+        facts.append(("model's own error τ²", f"{result.tau2:.4g}"))
     if result.epsilon is not None:
         relative = f"{result.relative_epsilon:.3g} of the label variance"
         facts.append(("ε", f"{result.epsilon:.4g}, {relative}"))

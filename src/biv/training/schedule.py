@@ -15,7 +15,9 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 @dataclass(frozen=True)
 class Schedule:
-    r"""Epochs, batches, tests and optimizer of a training run; the paper's values by default.
+    r"""Epochs, batches, tests and optimizer of a training run.
+
+    The defaults are the paper's values, except for `drop_last`.
 
     Parameters
     ----------

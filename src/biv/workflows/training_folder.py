@@ -56,7 +56,9 @@ def prepare_folder(folder: Path, checkpoint: Path, *, force: bool) -> None:
     ours = {*(folder / name for name in FILES), checkpoint, *others, *leftover_folders, *staged}
     strange = [p for p in folder.iterdir() if p not in ours]
     if strange and not (folder / ABOUT).is_file():
-        raise ValueError(f"{folder} must be empty, or a model folder; got {strange[0].name!r}")
+        raise ValueError(
+            f"{folder} must be empty, or a model folder; it contains {strange[0].name!r}"
+        )
     for leftover in leftover_folders:
         remove_leftover(leftover)
     for leftover in staged:
