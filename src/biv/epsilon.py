@@ -58,7 +58,7 @@ def epsilon_for_batch_size(
     Notes
     -----
     The effective batch size does not decrease as ε grows, and tends to the number of finite
-    variances. The root is bracketed and found by bisection, at any scale of the variances.
+    variances. ε is found by bisection, at any scale of the variances.
 
     Identities:
 
@@ -67,13 +67,14 @@ def epsilon_for_batch_size(
 
     Examples
     --------
+    >>> import biv
     >>> import numpy as np
     >>> variance = np.array([0.0, 1.0, 2.0, 4.0])
     >>> epsilon = epsilon_for_batch_size(variance, 3)
     >>> round(float(epsilon), 3)
     1.059
-    >>> w = weights.inverse_variance_weights(variance, epsilon)
-    >>> round(float(weights.effective_batch_size(w)), 3)
+    >>> w = biv.inverse_variance_weights(variance, epsilon)
+    >>> round(float(biv.effective_batch_size(w)), 3)
     3.0
     """
     tensor = arrays.to_variances("variance", variance)
@@ -156,8 +157,9 @@ def _solve(
 class EpsilonPolicy(ABC):
     """Base class of the policies that choose ε for all labels that share one normaliser.
 
-    These are the labels of a batch, of a window, or of all ranks. To write another policy, derive
-    from this class and implement :meth:`resolve`.
+    These are the labels of a batch, of a window of micro-batches, or of the batches of all ranks;
+    with `per_output`, those of one output. To write another policy, derive from this class and
+    implement :meth:`resolve`.
 
     Attributes
     ----------
@@ -342,15 +344,15 @@ class MinimumBatchSize(EpsilonPolicy):
     The effective batch size is that of the weights 1/(σ²+ε) of the labels used; `sample_weight` is
     ignored.
 
-    With `size`, a batch with fewer usable labels raises an error. This can happen in the last,
-    shorter batch of an epoch. With ``validate_args=False``, while compiling, and inside
+    With `size`, a batch in which fewer labels are used raises an error. This can happen in the
+    last, shorter batch of an epoch. With ``validate_args=False``, while compiling, and inside
     `torch.func`, such a batch instead gets the largest effective batch size that it can have.
 
     Identities:
 
     - ε is :func:`biv.epsilon_for_batch_size` of the batch.
     - Multiplying σ² by c multiplies ε by c, and equal variances give 0.
-    - In a batch of N usable labels, `fraction` is equivalent to a `size` of fraction × N.
+    - In a batch with N labels used, `fraction` is equivalent to a `size` of fraction × N.
 
     Examples
     --------

@@ -349,8 +349,8 @@ def corrupt(
     Returns
     -------
     ndarray
-        Noisy labels ỹ, of the shape and floating-point dtype of `y`. NaN, a missing label, where σ²
-        is infinite.
+        Noisy labels ỹ, of the shape and floating-point dtype of `y`. ỹ is NaN (a
+        missing label) where σ² is infinite.
 
     Raises
     ------

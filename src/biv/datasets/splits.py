@@ -49,7 +49,7 @@ def split_rows(rows: int, *, train: int, test: int, generator: np.random.Generat
     train : int
         Number of training rows, >= 1.
     test : int
-        Number of test rows, >= 0. Rows that are neither are left out.
+        Number of test rows, >= 0. Rows beyond `train` + `test` are left out.
     generator : numpy.random.Generator
         Generator that the order is drawn from. The same seed gives the same split.
 

@@ -65,10 +65,11 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         equally; "cutoff" uses only labels with σ² below `threshold`. Without error bars, "biv" is
         the same as "l2". Change it to compare methods.
     epsilon : "auto", float or EpsilonPolicy, default="auto"
-        ε of "biv". "auto" is the estimate of τ² by a pilot (a short training run), or a fifth of it
-        if a pilot with that ε predicts held-out labels better. A number is **relative**: it is in
-        units of the label variance, usually 0.01 to 0.1. (In ``BIVLoss``, it is absolute.) A policy
-        of :mod:`biv.epsilon` is in squared units of y. Set a number to compare values of ε.
+        ε of "biv". "auto" estimates τ² with a pilot (a short training run). ε is this estimate, or
+        a fifth of it if a second pilot with the lower ε predicts held-out labels better. A number
+        is **relative**: it is in units of the label variance, usually 0.01 to 0.1. (In ``BIVLoss``,
+        it is absolute.) A policy of :mod:`biv.epsilon` is in squared units of y. Set a number to
+        compare values of ε.
     threshold : float or None, default=None
         Upper limit of σ² for "cutoff", in squared units of y. None is the mean of the variances.
         With several outputs, it must be None, since their units may differ. Lower it if the
@@ -78,7 +79,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         frequencies are chosen by pilots. "paper" is the network of the paper. A callable
         takes the number of features and the number of outputs, and returns a new ``nn.Module`` that
         maps (N, features) to (N, outputs). The number of outputs is always 1, because each output
-        has its own networks. Change it if you know an architecture that suits your features.
+        has its own networks. Pass a callable if you know an architecture that suits your features.
     members : int, default=16
         Number of networks, a multiple of `folds`. Training time is proportional to it. Lower it for
         a quick first result.
@@ -90,11 +91,12 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows of a larger table. Raise it if a warning says that the last epoch was the best.
     patience : int or None, default=None
         Number of epochs without an improvement of `history_` by 1% after which training stops. None
-        uses 4 epochs, or as many as make 96 steps if that is more. Raise it if `history_` still
+        is the longer of 4 epochs and the epochs that make 96 steps. Raise it if `history_` still
         falls slowly at the end.
     batch_size : int or None, default=None
-        Number of rows per step. None uses 256, or as many as make 24 steps per epoch if that is
-        less, but at least 32. Raise it to train faster on a large table.
+        Number of rows per step. None divides the training rows of a network into about 24 steps per
+        epoch, with at least 32 and at most 256 rows per step. Raise it to train faster on a large
+        table.
     learning_rate : float or None, default=None
         Learning rate of AdamW. None is 0.06/√k, at most 0.006, for an "ensemble" network with k
         inputs of the first layer, and 0.001 for other models. Lower it if training diverges.
@@ -112,7 +114,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Names of columns of a frame to use, without a warning, although they look like identifiers
         or copies of the label. By default, a column of text is left out, with a warning, if at
         least 95% of its filled cells are distinct and at least 20 are filled; a copy of the label
-        is used, with a warning. Name a column here if it is neither.
+        is used, with a warning. Name a column here if such a warning is wrong about it.
     checkpoint : str, Path or None, default=None
         File from which an interrupted :meth:`fit` resumes. Call `fit` again with the same rows,
         parameters and seed; the model is the same to the last bit. The pilots are
@@ -142,8 +144,9 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Chosen number of epochs; with several outputs, the largest.
     history_ : ndarray of shape (n_epochs,)
         Estimated mean squared error to the true labels after every epoch, in units of the label
-        variance. With several outputs, it is their mean; after the training of an output has ended,
-        its lowest value is used. :meth:`fit` warns if the value of the chosen epoch is negative.
+        variance. With several outputs, it is the mean over the outputs; an output whose training
+        has ended contributes its lowest value. :meth:`fit` warns if the value of the chosen epoch
+        is negative.
     out_of_fold_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Prediction of each row by the networks that were not trained on it, in units of y.
     effective_sample_size_ : float
@@ -487,7 +490,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like of shape (n_samples, n_features)
             Rows with the columns of the fit.
         return_std : bool, default=False
-            Whether to return standard deviations too: the root of the members' variance plus τ².
+            Whether to return standard deviations too: √(v + τ²), where v is the variance between
+            the predictions of the networks.
             With a few hundred training rows, τ² is a rough estimate. Set it to get error bars of
             the predictions.
         y_var : array-like or float, default=None
@@ -502,7 +506,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predicted true labels, in units of y. The array has two dimensions if y had two.
-        std : ndarray of the same shape
+        std : ndarray of the shape of `mean`
             Standard deviations in units of y. Returned only if `return_std` is True.
 
         Raises
@@ -510,7 +514,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             The model has not been fitted.
         ValueError
-            X differs from the columns of the fit or has no finite prediction, or the error bars are
+            X has other columns than in the fit or a prediction is not finite, or the error bars are
             invalid or passed without `return_std`.
 
         Examples
@@ -549,7 +553,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self, X: Any, y: Any, *, y_var: Any = None, y_std: Any = None, sample_weight: Any = None
     ) -> float:
-        """Return R²; with error bars of the labels, R² to the true labels.
+        """Return R² of the predictions; with error bars, an estimate of R² to the true labels.
 
         With error bars, the score is :func:`biv.metrics.noise_corrected_r2`. Without them, it is
         scikit-learn's R² to the noisy labels.

@@ -67,7 +67,7 @@ class Pixels(NamedTuple):
     mean : tuple of float
         Mean of each channel, on the scale from 0 to 255.
     std : tuple of float
-        Standard deviation of each channel, on that scale.
+        Standard deviation of each channel, on the same scale.
 
     Examples
     --------

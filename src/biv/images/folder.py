@@ -75,7 +75,7 @@ def read_images(
     target_interval : pair of str or None, default=None
         Columns of the two ends of a confidence interval, in label units.
     level : float in (0, 1), default=0.95
-        Level of the interval. Change it if the intervals have another level.
+        Probability that the interval contains the true label. Change it if it is another one.
     size : int, default=200
         Length of a side, in pixels, to which the square in the middle of each image is resized.
         Decrease it to train faster.

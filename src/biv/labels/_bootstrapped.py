@@ -57,7 +57,8 @@ def bootstrapped(
     Returns
     -------
     NoisyLabels
-        y, in units of the reward, and `variance`, in its square. Both have the shape of `reward`.
+        y, in units of the reward, and `variance`, in squared units of the reward. Both have the
+        shape of `reward`.
 
     Raises
     ------
@@ -66,7 +67,8 @@ def bootstrapped(
 
     Notes
     -----
-    γ = 1 gives r + V and the variance of V. A terminal state gives r and `reward_variance`, or 0.
+    γ = 1 gives y = r + V and, without noise of the reward, the variance of V. A
+    terminal state gives y = r and `reward_variance`, or 0.
 
     The variance is that of V(s′) for the s′ that was reached. **Where s′ is random**, the target
     scatters about its mean by that randomness too. Among the targets of one state and action, those

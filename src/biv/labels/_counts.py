@@ -25,9 +25,10 @@ def poll(
               \qquad m = \frac{n}{\mathrm{deff}},
               \qquad p = \frac{m \cdot \mathrm{share} + 1}{m + 2}
 
-    where m is the effective sample size. The p of the variance is Laplace's estimate. It is shrunk
-    towards one half, so that a share of 0 or 1 in a small sample is not taken for certain. Errors
-    that do not depend on the sample size (who answers, how the question is asked) are not included.
+    where n is `count`, N is `population`, deff is `design_effect`, and m is the effective sample
+    size. In the variance, p is Laplace's estimate of the share. It is shrunk towards one half, so
+    that a share of 0 or 1 in a small sample is not taken for certain. Errors that do not depend on
+    the sample size (who answers, how the question is asked) are not included.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def counts(events: Any, exposure: Any = 1.0) -> NoisyLabels:
     Returns
     -------
     NoisyLabels
-        y, in events per unit of exposure, and `variance`, in its square. Both have the shape of
-        `events`.
+        y, in events per unit of exposure, and `variance`, in the square of that unit. Both have the
+        shape of `events`.
 
     Raises
     ------

@@ -28,7 +28,7 @@ def plus_minus(y: Any, half_width: Any, *, level: float | None = None) -> NoisyL
 
     .. math:: \operatorname{variance} = (h/z)^2
 
-    where z is the normal quantile of (1 + level)/2. ``level=0.6827`` says that h is one standard
+    where z is the normal quantile of (1 + level)/2. ``level=0.6827`` means that h is one standard
     deviation. Without a level, the truth is uniformly distributed within ±h, as for a reading off a
     scale or a rounded number: variance = h²/3.
 
@@ -166,7 +166,7 @@ def asymmetric(
     -------
     NoisyLabels
         y, the means, and `variance` in squared label units. Both have the shape of `y`. Where an
-        end is infinite, as for a limit, the value is kept and the variance is infinite, which
+        end is infinite, as for an upper limit, y is kept and the variance is infinite, which
         makes it a label to ignore.
 
     Raises

@@ -24,7 +24,7 @@ SIMULATIONS = 64
 def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     r"""Return labels from crowd ratings: one mean rating per item, with raters' biases removed.
 
-    Without `raters` the result is that of :func:`repeats`. With it, the biases of strict and
+    Without `raters` the result is that of :func:`repeats`. With `raters`, the biases of strict and
     lenient raters are removed. A rating of item i by rater j is modelled as :math:`y_i + b_j` +
     noise and fitted by least squares, with biases b that sum to 0 over all ratings. The variance of
     a label then includes the variance of the estimated biases:
@@ -37,7 +37,7 @@ def ratings(items: Any, values: Any, raters: Any = None) -> GroupedLabels:
     (ratings per item) and column sums (ratings per rater), and L⁺ is the pseudoinverse of L. n_i is
     the number of ratings of item i, h_i is row i of N divided by n_i, and c holds each rater's
     fraction of all ratings. σ_i² is the variance of one rating of item i, shrunk as in
-    :func:`repeats`, and σ²_pooled is the one pooled over all items.
+    :func:`repeats`, and σ²_pooled is that variance pooled over all items.
 
     Parameters
     ----------

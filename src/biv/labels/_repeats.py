@@ -29,10 +29,11 @@ def repeats(items: Any, values: Any) -> GroupedLabels:
               \operatorname{variance} = \frac{\tilde s^2}{n} \cdot \frac{\nu}{\nu - 2},
               \quad \nu = d_0 + n - 1
 
-    Items of equal spread give d₀ → ∞, the pooled variance. Items of very unequal spread give
-    d₀ → 0, each its own variance. The last factor turns the variance of a normal distribution into
-    that of a t distribution, which the mean has when its variance is estimated. In it, ν is at most
-    the sum of n − 1 over all items, and at least 4.
+    If all items have the same spread, d₀ → ∞ and each item gets the pooled variance. If their
+    spreads are very unequal, d₀ → 0 and each item keeps its own variance. The last factor turns the
+    variance of a normal distribution into that of a t distribution, which the mean has when its
+    variance is estimated. In this factor, ν is at most the sum of n − 1 over all items, and at
+    least 4.
 
     Parameters
     ----------

@@ -85,8 +85,8 @@ def ensemble(
 ) -> NoisyLabels:
     r"""Return labels from the predictions of an ensemble, taken as a mixture.
 
-    The truth is taken to be drawn by one more member like these. By the law of total variance, its
-    variance is the mean of the members' variances plus the spread of their means:
+    The truth is taken to be a draw from one more member like these. By the law of total variance,
+    the variance of the truth is the mean of the members' variances plus the spread of their means:
 
     .. math:: \operatorname{variance} = \frac{1}{M} \sum_m \sigma_m^2
               + \left(\frac{1 + r}{1 - r} + \frac{1}{M}\right) \tilde s^2
@@ -103,7 +103,7 @@ def ensemble(
         Predictions of at least two members, in label units.
     variances : array-like of the shape of `means`, or None, default=None
         σ_m², the variance that each member states, in squared label units. Pass it if the members
-        predict variances. Pass zeros to shrink the spread of members that do not.
+        predict variances. If they do not, pass zeros to have the spread of the members shrunk.
     axis : int, default=0
         Axis that the members are along. Change it if that is not the first one.
     correlation : float in [0, 1), default=0.0

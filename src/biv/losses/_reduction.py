@@ -44,9 +44,10 @@ class LossSums(NamedTuple):
     Attributes
     ----------
     numerator : Tensor of shape () or (D,)
-        Σ wℓ, the weighted sum of the elementwise losses. It has shape (D,) with `per_output`.
+        Σ wℓ, the weighted sum of the elementwise losses. With `per_output`, it has shape (D,) for
+        D outputs.
     denominator : Tensor of the same shape
-        Σ w, or the number of elements used for IV.
+        Σ w; for IV, the number of elements that are used.
 
     Examples
     --------
@@ -68,7 +69,7 @@ class LossSums(NamedTuple):
         return self if other == 0 else NotImplemented  # sum() starts at 0
 
     def value(self) -> Tensor:
-        """Return numerator / denominator, or 0, attached to the graph, if no element is used.
+        """Return numerator / denominator; if no element is used, return 0 with zero gradients.
 
         With `per_output`, return the mean over the outputs that have used elements.
 

@@ -40,7 +40,7 @@ class VarianceLoss(nn.Module, ABC):
     process_group : ProcessGroup, default=None
         Processes whose batches share one normaliser; None normalises over the local batch. Pass
         ``torch.distributed.group.WORLD`` to train with DistributedDataParallel, but only **after**
-        ``init_process_group``, because it is None before.
+        ``init_process_group``, because ``WORLD`` is None before.
     per_output : bool, default=False
         Whether each output, an index of the last of two or more dimensions, has its own normaliser.
         The loss is then the mean of the losses of those outputs that have used elements. Set it to
@@ -90,7 +90,7 @@ class VarianceLoss(nn.Module, ABC):
 
     @abstractmethod
     def weighting(self) -> Weighting:
-        """Return the weighting; called again after an attribute has been assigned."""
+        """Return the weighting of the current settings; called after each change of a setting."""
 
     @property
     def formula(self) -> LossFormula:
@@ -202,14 +202,14 @@ class VarianceLoss(nn.Module, ABC):
     ) -> Tensor:
         """Return the weights of the elements of this process's batch, up to a common factor.
 
-        The parameters are those of :meth:`forward`.
+        The parameters are those of :meth:`forward`, without `pred`.
 
         Returns
         -------
         Tensor of the shape of `target`
-            Weights, which are 0 for unused elements. Those of :class:`BIVLoss` are relative to the
-            largest one. With `per_output`, the weights are divided by the denominator of their
-            output, so that they sum to 1 in each output (except for IV).
+            Weights, which are 0 for unused elements. The factors 1/(σ²+ε) of :class:`BIVLoss` are
+            divided by the largest of them. With `per_output`, the weights are divided by the
+            denominator of their output, so that they sum to 1 in each output (except for IV).
 
         Examples
         --------
@@ -563,7 +563,7 @@ class BIVLoss(VarianceLoss):
 
 
 class CutoffLoss(VarianceLoss):
-    r"""Mean squared error of labels below a variance; :func:`biv.cutoff_loss` is the function.
+    r"""Mean squared error of labels of low variance; :func:`biv.cutoff_loss` is the function.
 
     .. math:: \left(\sum_k \mathbf 1\{\sigma_k^2 < C\}\right)^{-1}
               \sum_k \mathbf 1\{\sigma_k^2 < C\}\,(f_k - \tilde y_k)^2

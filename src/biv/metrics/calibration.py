@@ -117,7 +117,7 @@ def _likely_ratio(square: Tensor, variance: Tensor) -> float:
 
 @errors_point_to("error-bars")
 def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -> str | None:
-    r"""Detect a column of error bars that holds something other than what it was read as.
+    r"""Detect that a column of error bars does not hold the quantity that it was read as.
 
     Each reading of the column predicts the mean of the squared residual :math:`r_k^2`, as
     :math:`\tau^2 + \sigma_k^2`. Here τ² is the variance of the model's own error, and σ² is the
@@ -139,8 +139,8 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     Returns
     -------
     str or None
-        The reading that fits better, as one of the values of `taken`. None if no other reading
-        does, if the column is correlated with the signed residuals (as error bars computed from
+        The reading that fits better, as one of the values of `taken`. None if no other reading fits
+        better, if the column is correlated with the signed residuals (as error bars computed from
         the noisy label are), or if there are fewer than 500 labels.
 
     Raises
@@ -156,9 +156,9 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     **shape**, which :func:`variance_factor` does not: if σ was passed for σ², that factor is the
     slope of σ² on σ, which near σ = 0.5 is 1 and looks right.
 
-    **None does not show that the column was read correctly.** How often σ passed for σ² is
-    detected, if the error bars vary by a factor of 1.6 to 2 and the model's own error is
-    small compared with them:
+    **None does not show that the column was read correctly.** The table shows how
+    often σ that was passed for σ² is detected, if the error bars vary by a factor of 1.6 to 2 and
+    the model's own error is small compared with them:
 
     ============================================== ============== ======================
     noise                                          labels         detected in

@@ -29,7 +29,8 @@ def label_variance(target: Any, variance: Any, *, per_output: bool = False) -> f
     .. math:: V = \frac{\sum w (\tilde y - m)^2 - \sum w \sigma^2 (1 - w/W)}{W - \sum w^2 / W}
 
     Here ỹ is a label, :math:`w = (\sigma^2 + V_0)^{-2}` its weight, W the sum of the weights and
-    :math:`m = \sum w \tilde y / W`. The result is at least 0.001 of the weighted variance of ỹ.
+    :math:`m = \sum w \tilde y / W`. V_0 is a first estimate of V (see Notes). The
+    result is at least 0.001 times the weighted variance of ỹ.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ def label_variance(target: Any, variance: Any, *, per_output: bool = False) -> f
     few labels; see `epsilon` of :func:`noise_corrected_mse`. One huge σ² has therefore no effect,
     while it would ruin var(ỹ) − mean(σ²).
 
-    Like every weighted score, it assumes that σ² is unrelated to the labels. If large labels have
-    large σ², it is too low.
+    Like every weighted score, the estimate assumes that σ² is unrelated to the labels. If large
+    labels have large σ², the estimate is too low.
 
     Identities:
 
@@ -144,7 +145,7 @@ def grouped_label_moments(count: Any, mean: Any, squares: Any, variance: Any) ->
     mean : array-like of shape (G,)
         Mean of the labels of each group, in label units.
     squares : array-like of shape (G,)
-        Sum of squared differences from that mean, in squared label units.
+        Sum of squared differences from the mean of each group, in squared label units.
     variance : array-like of shape (G,)
         Mean of the finite σ² of each group, in squared label units.
 

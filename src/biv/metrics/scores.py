@@ -73,12 +73,12 @@ def noise_corrected_mse(
 
     Notes
     -----
-    With ``weighted=False``, the value is **unbiased** for the mean squared error to the true
-    labels, but a few noisy labels may make it useless. With ``weighted=True``, the weights are
+    With ``weighted=False``, the value is **unbiased** for the mean squared error to the
+    true labels, but a few noisy labels may make it useless. With ``weighted=True``, the weights are
     close to the inverse variance of each term, and the value is far less noisy. For a given ε, it
-    is then unbiased for the mean squared error *with these weights*. The two are equal **if σ² is
-    unrelated to the model's error**. If the model is worse where labels are noisier, the weighted
-    value is too low.
+    is then unbiased for the mean squared error *with these weights*. The two errors are equal **if
+    σ² is unrelated to the model's error**. If the model is worse where labels are noisier, the
+    weighted value is too low.
 
     The estimate of ε is :func:`residual_variance`. It is raised if the score would rest on too few
     labels, until the effective sample size (:func:`effective_sample_size`) is 30, or half the
@@ -245,8 +245,8 @@ def noise_corrected_r2(
     -------
     Score
         (value, stderr), without unit; arrays of shape (D,) with `per_output`. 1 is perfect, 0 is as
-        good as predicting the mean label, and noise may raise it above 1. Both are NaN, with a
-        warning, if the label variance may be 0.
+        good as predicting the mean label, and noise may raise the value above 1. Value and stderr
+        are NaN, with a warning, if the label variance may be 0.
 
     Raises
     ------
@@ -258,8 +258,9 @@ def noise_corrected_r2(
     -----
     The standard error is that of the quotient, to first order.
 
-    The label variance may be 0 if the labels do not vary more than their noise explains: it is at
-    the lower limit of :func:`label_variance`, or below both its own standard error and the mean σ².
+    If the labels do not vary more than their noise explains, the label variance may be 0. This is
+    assumed if its estimate is at the lower limit of :func:`label_variance`, or below both its own
+    standard error and the mean σ².
     Unweighted, this may happen with few labels or a few large σ².
 
     Identities:

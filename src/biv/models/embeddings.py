@@ -78,7 +78,7 @@ class PeriodicEmbedding(nn.Module):
     ``nn.Linear``. It lets a small network follow labels that change fast with a feature.
 
     The input has shape (..., features). The output has shape (..., others + columns × width), where
-    `others` is the number of columns that are not embedded. They come first.
+    `others` is the number of columns that are not embedded. These columns come first in the output.
 
     Parameters
     ----------

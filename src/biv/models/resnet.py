@@ -26,8 +26,8 @@ class ResNet18:
     Calling it with a ``torch.Generator`` returns a network. It maps images of shape
     (N, channels, height, width) to (N, outputs). Pixels are in [0, 255], as they are stored. The
     network standardises them itself, so that its state dict has all that a prediction needs. Names,
-    shapes and initialization of the layers are those of torchvision. State dicts are too, except
-    for the statistics of the pixels.
+    shapes and initialization of the layers are those of torchvision. The state dict has the entries
+    of torchvision's, and also the statistics of the pixels.
 
     Parameters
     ----------

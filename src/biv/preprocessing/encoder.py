@@ -81,9 +81,10 @@ class FeatureEncoder:
 
     Columns of a pandas frame that hold text or categories become one column of 0 and 1 per
     category. Booleans become 0 and 1. All other columns must hold numbers. A missing number (NaN)
-    becomes the median of its column, and a further column flags it. Columns can be ignored.
+    becomes the median of its column, and a further column flags it.
 
-    Make an encoder with :meth:`fit` and call it with a table to encode.
+    Make an encoder with :meth:`fit` and call it with a table to encode. To leave out columns, use
+    :meth:`ignoring`.
 
     Attributes
     ----------

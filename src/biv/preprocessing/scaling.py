@@ -77,7 +77,7 @@ class LabelScaler:
 
         Without variances these are the plain mean and standard deviation. With variances, m is the
         inverse-variance-weighted mean, and s² is the estimate of
-        :func:`biv.metrics.label_variance`. The noise inflates neither. Fit on the training rows
+        :func:`biv.metrics.label_variance`. The noise does not inflate s. Fit on the training rows
         only; the paper's protocol fits on all of its clean labels.
 
         Parameters

@@ -330,9 +330,9 @@ def read_table(
     target_std : str, optional
         Column of the standard deviations σ, in label units.
     target_interval : tuple of (str, str), optional
-        Columns of the two ends of a confidence interval that contains the label, in label units.
+        Columns of the two ends of a confidence interval around the label, in label units.
     level : float, default=0.95
-        Level of that interval. Set it to 0.6827 for errors of one σ.
+        Probability that the interval contains the true label. Set it to 0.6827 for errors of one σ.
     features : sequence of str, optional
         Columns to learn from. By default all others; pass names to select some.
     ignore : sequence of str, default=()
@@ -363,12 +363,13 @@ def read_table(
     - *Numbers* and *true/false* stay numbers.
     - *Dates* (ISO 8601) become the day, the day of the year, the day of the week and, if there is a
       time of day, the hour.
+    - *Sequences* become a category per position. A text column holds sequences if it has many
+      distinct texts (more than 100, and more than half the number of filled cells), which are of
+      equal length and consist of few letters.
     - *Identifiers* are left out, with a warning, unless `keep` or `features` names them. A text
-      column is an identifier if it has at least 20 filled cells and at least 95% of them are
-      distinct. It is also one if it has many distinct texts and is not a sequence. A column has
-      many distinct texts if they are more than 100 and more than half of its filled cells.
-    - *Sequences* become a category per position. They have many distinct texts, which are of equal
-      length and consist of few letters.
+      column is an identifier if it has that many distinct texts and is not a sequence, or if it has
+      at least 20 filled cells of which at least 95% are distinct. The latter applies to sequences
+      too.
     - *Other text* is a category, with a column of 0 and 1 for each distinct text.
 
     A cell of CSV is missing if it is empty or one of NA, N/A, NaN, null, None, - and ?. A cell of

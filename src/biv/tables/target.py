@@ -39,9 +39,9 @@ class Target:
     std : str, optional
         Column of the standard deviations σ, in label units.
     interval : tuple of (str, str), optional
-        Columns of the two ends of a confidence interval that contains the label, in label units.
+        Columns of the two ends of a confidence interval around the label, in label units.
     level : float, default=0.95
-        Level of that interval. Set it to 0.6827 for errors of one σ.
+        Probability that the interval contains the true label. Set it to 0.6827 for errors of one σ.
     weight : str, optional
         Column of the importance of each row, which is independent of its noise. Use it if some
         rows matter more than others.

@@ -165,9 +165,9 @@ def cross_fit(
         \frac{\sum_k w_k [(f_k - \tilde y_k)^2 - \sigma_k^2 - (1/m - 1/M)\,s_k^2]}{\sum_k w_k},
         \qquad w_k = \frac{1}{\sigma_k^2 + \epsilon}
 
-    over the labels that are used, averaged over the outputs. ε is a tenth of the label variance,
-    or more if the score would otherwise depend on few labels. New rows are predicted by all M
-    members, whose mean varies less than that of m. The error of the mean of all M is lower by
+    over the labels that are used, averaged over the outputs. ε is a tenth of the label variance, or
+    more if the score would otherwise depend on few labels. New rows are predicted by all M members,
+    whose mean varies less than the mean of m members. The error of the mean of all M is lower by
     s²(1/m − 1/M), where s² is the variance between the members that left the row out. This is
     subtracted if m > 1. The weights are the same in all epochs, so that σ² cancels when two epochs
     are compared. At most 131,072 evenly spaced rows are scored.
