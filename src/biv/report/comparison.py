@@ -60,9 +60,9 @@ def _notes(compared: ComparisonRecord) -> list[str]:
     if compared.weighted_scores:
         notes.append(
             "Methods are in the order of their differences. Errors use the weights 1/(σ²+ε)²; "
-            "differences use 1/(σ²+ε), which makes them less noisy. They may differ in size and "
-            "order from the errors. ε is the same for all methods. Chosen settings are in squared "
-            "label units."
+            "differences use 1/(σ²+ε), which makes them less noisy. Differences may therefore "
+            "have another size and order than the errors. These weights use the same ε for all "
+            "methods. Chosen settings are in squared label units."
         )
     else:
         notes.append("Errors and differences are unweighted: all labels count equally.")

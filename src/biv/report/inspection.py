@@ -98,7 +98,7 @@ def _facts(inspection: Inspection[QuickFit]) -> list[tuple[str, str]]:
              ("effective sample size", size)]  # fmt: skip
     if not finding.voids_scores:
         facts += [
-            ("quick fit", f"{fit.rows:,} rows, own error variance τ² = {fit.tau2:.4g}"),
+            ("quick fit", f"{fit.rows:,} rows, variance of its own error τ² = {fit.tau2:.4g}"),
             ("  R² to the true labels", r2_in_words(fit.r2, fit.r2_stderr)),
             ("  the same, unweighted", r2_in_words(fit.r2_alike, fit.r2_alike_stderr)),
         ]
