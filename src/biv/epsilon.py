@@ -58,7 +58,8 @@ def epsilon_for_batch_size(
     Notes
     -----
     The effective batch size does not decrease as ε grows, and tends to the number of finite
-    variances. ε is found by bisection, at any scale of the variances.
+    variances. ε is found by bisection, at any scale of the variances. The factor 1 − 10⁻⁶ allows
+    for rounding.
 
     Identities:
 

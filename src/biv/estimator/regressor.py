@@ -108,8 +108,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         their residuals. A warning states the value used. Change it if some error bars are missing.
     calibrate_variance : bool, default=False
         Whether to multiply the variances by `variance_factor_` before training. Variances passed to
-        :meth:`predict` and :meth:`score` are then multiplied too. Set it if all error bars are
-        wrong by one common factor.
+        :meth:`predict` and :meth:`score` are then multiplied too. Set it to True if all error bars
+        are wrong by one common factor.
     keep : sequence of str, default=()
         Names of columns of a frame to use, without a warning, although they look like identifiers
         or copies of the label. By default, a column of text is left out, with a warning, if at
@@ -123,8 +123,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs : int or None, default=1
         Number of threads for training and prediction. None is 1, and -1 is the number of
         processors; other negative numbers count back from that. The number of threads changes
-        results by rounding errors only. Set 2 on idle processors, where it is about a third faster;
-        on busy processors it is many times slower.
+        results by rounding errors only. Set 2 on idle processors, where two threads are about a
+        third faster than one; on busy processors they are many times slower.
     random_state : int, RandomState instance or None, default=None
         Seed of folds, initial parameters and batches. Pass an int to get the same model in every
         call.
@@ -176,7 +176,7 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     With the predictions :math:`f_m(x)` of M networks, :meth:`predict` returns their mean, and the
-    root of the variance
+    square root of the variance
 
     .. math:: \frac{1}{M-1} \sum_m \left(f_m(x) - \bar f(x)\right)^2 + \tau^2
               \quad (+\, \sigma^2 \text{ of a new label, if given}),

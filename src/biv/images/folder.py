@@ -52,7 +52,8 @@ def read_images(
     cells of the table may hold is described at :func:`~biv.tables.read_table`.
 
     Each image has one label. If several rows name it, or name another file with the same bytes,
-    their labels are combined to the inverse-variance-weighted mean, whose variance is 1/Σ(1/σ²).
+    their labels are combined into the inverse-variance-weighted mean, whose variance is 1/Σ(1/σ²);
+    without error bars, into the plain mean.
 
     Parameters
     ----------

@@ -30,8 +30,8 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
     .. math:: y = h^\top m, \qquad \operatorname{variance} = h^\top P h.
 
     The variances are calibrated if the filter is, that is, if its model and its noise are right.
-    Labels of one track are correlated, which a loss over single labels does not know. They are
-    worth less than the same number of independent labels.
+    Labels of one track are correlated, which a loss over single labels cannot take into account.
+    Such labels are worth less than the same number of independent labels.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def posterior(states: Any, component: int | Sequence[float] = 0) -> NoisyLabels:
 
     Notes
     -----
-    An integer component is a weight of 1 there and 0 elsewhere. Scaling the weights by c scales y
-    by c and the variance by c².
+    An integer `component` is the same as a weight of 1 at that index and 0 elsewhere. Scaling the
+    weights by c scales y by c and the variance by c².
 
     Examples
     --------

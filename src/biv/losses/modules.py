@@ -29,11 +29,11 @@ Entry = TypeVar("Entry", Tensor, Tensor | None)
 class VarianceLoss(nn.Module, ABC):
     r"""Base class of :class:`L2Loss`, :class:`IVLoss`, :class:`BIVLoss` and :class:`CutoffLoss`.
 
-    .. math:: \frac{\sum_k s_k w_k\,\ell(f_k, \tilde y_k)}{D}
+    .. math:: \frac{\sum_k s_k w_k\,\ell(f_k, \tilde y_k)}{Z}
 
     The sum is over the elements used. Here f is the prediction, ỹ the label and ℓ the elementwise
     loss; s is the `sample_weight`, which is 1 by default. Each loss defines its weights w and its
-    denominator D.
+    denominator Z.
 
     Parameters
     ----------

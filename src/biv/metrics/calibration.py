@@ -151,10 +151,10 @@ def misread(pred: Any, target: Any, variance: Any, *, taken: str = "variance") -
     Notes
     -----
     The test compares normal likelihoods of the residuals (Vuong, 1989). Another reading must be
-    better by more than four standard errors of the difference. The reading that was used may have a
-    factor c >= 0, as :math:`\tau^2 + c\,\sigma_k^2`; the others have none. So the test compares the
-    **shape**, which :func:`variance_factor` does not: if σ was passed for σ², that factor is the
-    slope of σ² on σ, which near σ = 0.5 is 1 and looks right.
+    better by more than four standard errors of the difference. The variances of the reading that
+    was used may have a factor c >= 0, as :math:`\tau^2 + c\,\sigma_k^2`; the other readings have
+    none. So the test compares the **shape**, which :func:`variance_factor` does not: if σ was
+    passed for σ², that factor is the slope of σ² on σ, which near σ = 0.5 is 1 and looks right.
 
     **None does not show that the column was read correctly.** The table shows how
     often σ that was passed for σ² is detected, if the error bars vary by a factor of 1.6 to 2 and

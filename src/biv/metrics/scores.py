@@ -49,8 +49,8 @@ def noise_corrected_mse(
         Whether the weights are 1/(σ²+ε)² instead of 1. Set it to False if the model may be worse
         where labels are noisier.
     epsilon : float, default=None
-        ε >= 0, **absolute**: in the units of `variance`. None estimates it. Set it to compare
-        scores that have the same weights.
+        ε >= 0, **absolute**: in the units of `variance`. None estimates it (see Notes). Set it to
+        compare scores that have the same weights.
     sample_weight : array-like of a shape that `variance` may have, default=None
         Importance of each element, >= 0, which multiplies w. Pass it if some elements matter more
         for a reason other than their noise.

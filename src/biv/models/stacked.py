@@ -54,8 +54,8 @@ class Stacked:
     Attributes
     ----------
     parameters : Tensor
-        Parameters of shape (R, P), one row per member. Every parameter tensor begins at an aligned
-        offset; the gaps are 0.
+        Parameters of shape (R, P): one row of P numbers per member. Every parameter tensor begins
+        at an aligned offset; the gaps are 0.
     gradients : Tensor
         Gradients of the last ``backward``, in the layout of `parameters`.
     outputs : int

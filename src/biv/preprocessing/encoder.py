@@ -91,7 +91,7 @@ class FeatureEncoder:
     columns : tuple of rules
         One rule per column of the table.
     numeric : tuple of int
-        Indices of the columns of the matrix that hold the numbers of the table.
+        Indices of the columns of the encoded matrix that hold the numbers of the table.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class FeatureEncoder:
         return {name: count for name, count in counts.items() if count}
 
     def names(self, columns: Sequence[str]) -> list[str]:
-        """Return the names of the columns of the matrix, made from those of the table.
+        """Return the names of the columns of the encoded matrix, made from those of the table.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class FeatureEncoder:
         return [output for name, rule in pairs for output in _names(name, rule)]
 
     def place_of(self, number: int) -> int:
-        """Return the index of the table's column that a column of the matrix comes from.
+        """Return the index of the table's column that a column of the encoded matrix comes from.
 
         Parameters
         ----------

@@ -76,7 +76,7 @@ class LabelScaler:
         """Return a scaler with the mean and standard deviation of labels.
 
         Without variances these are the plain mean and standard deviation. With variances, m is the
-        inverse-variance-weighted mean, and s² is the estimate of
+        mean with the weights 1/(σ²+s²), and s² is the estimate of
         :func:`biv.metrics.label_variance`. The noise does not inflate s. Fit on the training rows
         only; the paper's protocol fits on all of its clean labels.
 

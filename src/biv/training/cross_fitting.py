@@ -169,8 +169,8 @@ def cross_fit(
     more if the score would otherwise depend on few labels. New rows are predicted by all M members,
     whose mean varies less than the mean of m members. The error of the mean of all M is lower by
     s²(1/m − 1/M), where s² is the variance between the members that left the row out. This is
-    subtracted if m > 1. The weights are the same in all epochs, so that σ² cancels when two epochs
-    are compared. At most 131,072 evenly spaced rows are scored.
+    subtracted if m > 1. A sample weight multiplies w. The weights are the same in all epochs, so
+    that σ² cancels when two epochs are compared. At most 131,072 evenly spaced rows are scored.
 
     Examples
     --------

@@ -252,7 +252,7 @@ class Stack:
         Parameters
         ----------
         tables : sequence of torch.Tensor of shape (N_r, F)
-            Features, one table per member.
+            Features, one table of N_r rows per member.
 
         Returns
         -------

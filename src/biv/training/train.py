@@ -251,8 +251,8 @@ def train_reference(
 ) -> History:
     """Train one network in a plain loop, in place, as a reference for :func:`train_stack`.
 
-    It is :func:`train_module` on the CPU, with torch's optimizer that is not fused, and without
-    checkpoints. The tests compare :func:`train_stack` with it.
+    It is :func:`train_module` on the CPU, with torch's optimizer that is not fused (see
+    :class:`Compute`), and without checkpoints. The tests compare :func:`train_stack` with it.
 
     Parameters
     ----------
