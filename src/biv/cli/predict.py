@@ -42,8 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="output file, in the format of the input (default: predictions.csv or "
-        "predictions.parquet)",
+        help="output file, in the format of the input (default: predictions with the suffix of "
+        "the input, such as predictions.csv.gz)",
     )
     parser.add_argument(
         "--name",

@@ -36,7 +36,7 @@ def _loss(name: str, value: object) -> None:
 
 def _model(name: str, value: object) -> None:
     if not callable(value) or isinstance(value, nn.Module):
-        validation.check_one_of(name, value, MODELS, ", or a function that returns an nn.Module")
+        validation.check_one_of(name, value, MODELS, " or a function that returns an nn.Module")
 
 
 def _epsilon(name: str, value: object) -> None:

@@ -93,7 +93,7 @@ def _facts(inspection: Inspection[QuickFit]) -> list[tuple[str, str]]:
         f"{inspection.label_variance:.4g} without noise (the label variance)"
     )
     count = np.isfinite(inspection.variance).sum()
-    size = f"{inspection.effective_sample_size:,.0f} of {count:,} labels, with the weights 1/σ²"
+    size = f"{inspection.effective_sample_size:,.0f} of {count:,} labels, with weights 1/σ² (ε = 0)"
     facts = [(f"labels {shortened(inspection.table.target.name)}", labels),
              ("effective sample size", size)]  # fmt: skip
     if not finding.voids_scores:

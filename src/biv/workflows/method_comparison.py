@@ -244,7 +244,10 @@ class MethodComparison:
                 f"{self.correlation:+.2f}).",
                 self._which_score_to_trust(),
             ]
-        text = f"With them, the networks' error (by paired differences) is {self.gain} than without"
+        text = (
+            "With the error bars, the networks' error (by paired differences) is "
+            f"{self.gain} than without them"
+        )
         if self.useful:
             text += f", and {self.control} than with the same error bars on the wrong rows"
         elif self.useful is None and self.gain.low > 0:
