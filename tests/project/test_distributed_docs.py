@@ -51,7 +51,7 @@ def test_the_costs_on_the_page_are_the_measured_ones():
     ]
     assert shown == [rows[name] for name in rows if name.startswith(("rows", "a step", "memory"))]
     (rate,) = re.findall(r"learned from ([\d,]+) rows a second", measured)
-    assert f"r was {rate} rows a second" in PAGE
+    assert f"r was {rate} rows per second" in PAGE
 
 
 def test_the_predicted_times_follow_from_their_equation():

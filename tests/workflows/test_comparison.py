@@ -47,7 +47,7 @@ def test_right_error_bars_are_recommended_and_shuffled_ones_are_not(tmp_path, mo
     )
     assert result.useful is True
     assert result.recommendation().startswith(
-        "Use the error bars, with BIV. With the error bars, the networks' error (by paired differences) is "
+        "Use the error bars, with BIV. By paired differences, BIV's error is "
     )
     assert result.gain.low < result.gain.value < result.gain.high
     assert (
@@ -90,9 +90,9 @@ def fake(error, number=0):
 @pytest.mark.parametrize(
     ("errors", "useful", "says"),
     [
-        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars, with trees or BIV. With the error bars, the networks' error (by paired differences) is"),
-        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars with BIV, which they make worse: use trees. With the error bars, the networks' error (by paired differences) is"),
-        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show that the error bars matter to the networks: use trees."),
+        ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.9}, True, "Use the error bars, with trees or BIV. By paired differences, BIV's error is"),
+        ({BIV: 0.9, L2: 0.1, SHUFFLED: 0.9}, False, "Do not use the error bars with BIV, which they make worse: use trees. By paired differences, BIV's error is"),
+        ({BIV: 0.3, L2: 0.3, SHUFFLED: 0.3}, None, "These 240 rows do not show whether BIV is better than L2: use trees."),
         ({BIV: 0.1, L2: 0.9, SHUFFLED: 0.1}, None, "It is not shown that the error bars tell which labels are good: use trees or BIV."),
     ],
 )  # fmt: skip

@@ -207,7 +207,7 @@ class MethodComparison:
         elif self.gain.low > 0:
             why = "It is not shown that the error bars tell which labels are good"
         else:
-            why = f"These {self.rows:,} rows do not show that the error bars matter to the networks"
+            why = f"These {self.rows:,} rows do not show whether BIV is better than L2"
         names = self._equals()
         if self._is_suspicious:
             names = [name for name in names if name in BLIND] or names
@@ -245,13 +245,13 @@ class MethodComparison:
                 self._which_score_to_trust(),
             ]
         text = (
-            "With the error bars, the networks' error (by paired differences) is "
-            f"{self.gain} than without them"
+            f"By paired differences, BIV's error is {self.gain} than that of L2, which ignores the "
+            "error bars"
         )
         if self.useful:
-            text += f", and {self.control} than with the same error bars on the wrong rows"
+            text += f", and {self.control} than BIV's with the same error bars on the wrong rows"
         elif self.useful is None and self.gain.low > 0:
-            text += f", but {self.control} than with the same error bars on the wrong rows"
+            text += f", but {self.control} than BIV's with the same error bars on the wrong rows"
         if self.useful and self.alike is not None:
             precise = "low" if self.correlation > 0 else "high"
             return [
