@@ -412,7 +412,7 @@ def test_searches_and_cross_validation_select_error_bars_with_their_rows(routing
         (
             {"model": "tree"},
             {},
-            "model must be one of 'ensemble', 'paper', or a fun.*; got 'tree'",
+            "model must be one of 'ensemble', 'paper' or a function that returns an nn.Module; got 'tree'",
         ),
         ({"epsilon": "best"}, {}, "epsilon must be 'auto', a number or a policy; got 'best'"),
         ({"epsilon": -1.0}, {}, "epsilon must be .*; got -1"),

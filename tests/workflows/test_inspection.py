@@ -134,7 +134,8 @@ def test_error_bars_correlated_with_labels_or_features(sign, tmp_path):
     frame = columns()
     frame["s"] = np.exp(sign * frame["y"] / 20)
     result = kinds(inspect_frame(frame, tmp_path))
-    assert ("grow" if sign > 0 else "shrink") in result["related to the label"].text
+    size = "larger" if sign > 0 else "smaller"
+    assert f"Larger labels have {size} error bars" in result["related to the label"].text
     assert "'a' (" in result["related to features"].text
     frame = columns()
     frame["c"] = np.where(frame["s"] > 1, "rough", "fine")
