@@ -491,9 +491,8 @@ class BIVRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Rows with the columns of the fit.
         return_std : bool, default=False
             Whether to return standard deviations too: √(v + τ²), where v is the variance between
-            the predictions of the networks.
-            With a few hundred training rows, τ² is a rough estimate. Set it to get error bars of
-            the predictions.
+            the predictions of the networks. Set it to True to get error bars of the predictions.
+            With a few hundred training rows, τ² is a rough estimate.
         y_var : array-like or float, default=None
             Noise variance of new labels, in squared units of y: of the shape of the predictions,
             one per row as (n_samples,) or (n_samples, 1), or one for all labels. Pass it to get the
